@@ -1,0 +1,1 @@
+"""A compiled forward and backward as bytes."""

@@ -1,0 +1,47 @@
+"""The exception tree. Nothing here reaches a compile: the hook turns every one into an outcome."""
+
+from __future__ import annotations
+
+
+class AotCacheError(Exception):
+    """Base of everything this package raises."""
+
+
+class SettingError(AotCacheError, ValueError):
+    """A setting has a value that is not allowed; says which, what was given and what is allowed."""
+
+    def __init__(self, name: str, value: object, allowed: str) -> None:
+        super().__init__(f"{name}={value!r} is not valid: it must be {allowed}")
+        self.name, self.value, self.allowed = name, value, allowed
+
+
+class StoreError(AotCacheError):
+    """The store cannot do what was asked (permissions, space, a damaged index)."""
+
+
+class UnsafeDirectory(StoreError):
+    """Somebody else could write the cache directory, and so run code in this process."""
+
+
+class EntryTooLarge(StoreError):
+    """One entry is larger than the whole cache may be."""
+
+
+class EnvelopeError(AotCacheError):
+    """Bytes that are not a complete, undamaged entry."""
+
+
+class ForeignEntry(EnvelopeError):
+    """A complete entry that another format, torch or machine wrote."""
+
+
+class NotSerializable(AotCacheError):
+    """A compiled graph holds something that cannot be stored."""
+
+
+class HookMismatch(AotCacheError):
+    """This torch does not have the seams the hook joins at."""
+
+
+class MissAsserted(AotCacheError):
+    """AOT_CACHE_ASSERT_HIT is set and a graph was compiled after all."""

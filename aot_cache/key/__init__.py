@@ -1,0 +1,1 @@
+"""What must be equal for a stored artifact to be valid."""

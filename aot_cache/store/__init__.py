@@ -1,0 +1,1 @@
+"""Where bytes live. Nothing in this room knows what the bytes mean."""
