@@ -85,14 +85,14 @@ def _autoload() -> None:
     import logging
 
     try:
-        from .torch_compat.late import AfterImport
+        from .torch_compat.late import BeforeImport
 
-        _autoloading = AfterImport("torch._functorch._aot_autograd.autograd_cache", _install_late)
+        _autoloading = BeforeImport(("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor"), _install_late)
     except Exception:  # an exception here would break `import torch`
         logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)
 
 
-def _install_late(module: Any) -> None:
+def _install_late() -> None:
     from .hook.install import install_from_environment
 
     install_from_environment()

@@ -6,11 +6,13 @@ import io
 import pickle
 import sys
 from collections.abc import Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
 
 from ..errors import EnvelopeError, NotSerializable
+from ..torch_compat.entries import without_modes
 
 # Classes of these packages may be rebuilt; functions only if they are named below.
 _PACKAGES = ("torch", "sympy", "mpmath")
@@ -30,7 +32,7 @@ _FUNCTIONS = frozenset(
         ("torch.fx._lazy_graph_module", "reduce_lazy_graph_module"),
         ("torch.ops", "_unpickle"),
         ("torch._ops", "_unpickle"),
-        ("torch._C._dynamo.guards", "GlobalStateGuard"),
+        ("torch._inductor.decomposition", "select_decomp_table"),
     }
 )
 _BUILTINS = frozenset(
@@ -57,11 +59,14 @@ def dump(result: Any) -> bytes:
         NotSerializable: it holds something that cannot be stored, or that `load` would refuse.
     """
     try:
-        with torch.utils._python_dispatch._disable_current_modes():
-            data = pickle.dumps(result)
+        with without_modes():
+            buffer = io.BytesIO()
+            _Pickler(buffer, protocol=4).dump(result)
+    except NotSerializable:
+        raise
     except Exception as error:  # whatever an object's own reduce raises
         raise NotSerializable(f"{type(error).__name__}: {error}") from error
-    return data
+    return buffer.getvalue()
 
 
 def load(data: bytes | memoryview) -> Any:
@@ -86,21 +91,32 @@ def decode_text(data: bytes | memoryview) -> str:
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
+class _Pickler(pickle.Pickler):
+    """Refuses at once what `load` would refuse."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
+            module, name = pickle.whichmodule(value, value.__qualname__), value.__qualname__
+            if not (_is_listed(module, name) or isinstance(value, type) and _is_allowed_class(value, module)):
+                raise NotSerializable(f"it holds {module}.{name}, which is not allowed in an entry")
+        return NotImplemented
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _STANDARD or (module == "builtins" and name in _BUILTINS):
+        if _is_listed(module, name):
             return super().find_class(module, name)
-        if (module, name) in _FUNCTIONS:
-            return super().find_class(module, name)
-        found = super().find_class(module, name) if _is_known(module) else None
+        # Only importing what torch would import anyway: a user's module must be there already.
+        known = module.split(".")[0] in _PACKAGES or module in sys.modules
+        found = super().find_class(module, name) if known else None
         # The class must live where the pickle says it does: "torch.x" "os.system" must not lead elsewhere.
         if isinstance(found, type) and _is_allowed_class(found, module):
             return found
         raise EnvelopeError(f"the compiled result names {module}.{name}, which is not allowed")
 
 
-def _is_known(module: str) -> bool:
-    return module.split(".")[0] in _PACKAGES or module in sys.modules
+def _is_listed(module: str, name: str) -> bool:
+    return (module, name) in _STANDARD or (module, name) in _FUNCTIONS or module == "builtins" and name in _BUILTINS
 
 
 def _is_allowed_class(found: type, module: str) -> bool:

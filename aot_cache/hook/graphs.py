@@ -17,6 +17,7 @@ from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason, Refused
 from ..settings import Settings
 from ..store.base import Store
+from ..store.opening import Opened
 from ..torch_compat import aot, entries, tensors
 from .flights import Flights
 
@@ -39,15 +40,28 @@ class Pending:
 class GraphCache:
     """The seam's other side; see torch_compat.aot.Seam for what each verb is called for."""
 
-    def __init__(self, settings: Settings, opened: Callable[[], Store], ledger: Ledger) -> None:
-        self._settings, self._open, self._ledger = settings, opened, ledger
-        self._store: Store | None = None
+    def __init__(self, settings: Settings, open_store: Callable[[], Opened], ledger: Ledger) -> None:
+        self._settings, self._open_store, self._ledger = settings, open_store, ledger
+        self._opened: Store | None = None
+        self._writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
         self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
 
     def close(self) -> None:
         self._flights.close()
+
+    @property
+    def _store(self) -> Store:
+        """The store, opened when the first graph arrives."""
+        if self._opened is None:
+            opened = self._open_store()
+            self._opened = opened.store
+            if opened.reason:
+                self._writable = False
+                self._warn(f"nothing will be stored: {opened.reason}")
+                self._end(Failed, None, time.perf_counter(), Reason.DIRECTORY, opened.reason)
+        return self._opened
 
     # -- the seam ------------------------------------------------------------------------------------------------------
 
@@ -66,7 +80,7 @@ class GraphCache:
 
         def build() -> str | None:
             try:
-                self._store = self._store or self._open()
+                _ = self._store
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
             except CannotKey as error:
@@ -90,7 +104,7 @@ class GraphCache:
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
             loaded, reason = self._find(key, request)
-            if loaded is None and self._settings.mode != "readonly" and not self._flights.holds(key):
+            if loaded is None and self._writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
                     loaded, reason = self._find(key, request)
@@ -111,11 +125,10 @@ class GraphCache:
 
     def save(self, key: str, entry: Any) -> None:
         pending = self._pending.pop(key, None)
-        if pending is None or self._settings.mode == "readonly":
+        if pending is None or not self._writable:
             return
 
         def publish() -> None:
-            assert self._store is not None
             name, data = self._pack(pending, entry)
             self._store.put(name, data)
 
@@ -134,9 +147,8 @@ class GraphCache:
             return False
 
         def publish() -> None:
-            self._store = self._store or self._open()
             manifest = envelope.Envelope(data).manifest
-            if self._settings.mode != "readonly":
+            if self._writable:
                 self._store.put(_name(aot.PREFIX + manifest.key, manifest.guards), data)
 
         self._fail_open(publish, lambda error: None, key)
@@ -147,7 +159,6 @@ class GraphCache:
     def _find(self, key: str, request: aot.Request) -> tuple[aot.Loaded | None, Reason]:
         if self._settings.mode == "refresh":
             return None, Reason.REFRESH
-        assert self._store is not None
         reason = Reason.ABSENT
         for stored in list(self._store.entries(f"{key}.")):
             started = time.perf_counter()
@@ -189,8 +200,8 @@ class GraphCache:
             reason = Reason.DAMAGED if isinstance(error, EnvelopeError) else Reason.LOAD
         self._warn(f"entry {name} is not used: {reason.value} ({error!r})")
         self._end(Failed, name, started, reason, repr(error))
-        if self._settings.mode != "readonly" and reason is not Reason.DIRECTORY and self._store is not None:
-            self._fail_open(lambda: self._store.delete(name), lambda _: False, name)  # type: ignore[union-attr]
+        if self._writable and reason is not Reason.DIRECTORY:
+            self._fail_open(lambda: self._store.delete(name), lambda _: False, name)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -250,7 +261,6 @@ class GraphCache:
 
     def _nearest(self, key: parts.CacheKey) -> str:
         """What differs between `key` and the entry most like it, for the message of an asserted hit."""
-        assert self._store is not None
         known: dict[str, tuple[parts.KeyPart, ...]] = {}
         for stored in sorted(self._store.entries(aot.PREFIX), key=lambda e: -e.used)[:200]:
             try:

@@ -10,8 +10,7 @@ from typing import Any
 from ..errors import AotCacheError
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import Settings
-from ..store.base import Store
-from ..store.opening import open_store
+from ..store.opening import Opened, open_store
 from ..torch_compat import aot, compilers, compiling, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
@@ -47,7 +46,7 @@ class Installation:
             log.warning("aot_cache: %s was replaced by somebody else after us and is left as it is", name)
         self.cache.close()
 
-    def _open(self) -> Store:
+    def _open(self) -> Opened:
         return open_store(self.settings)
 
     def _could_not_join(self, error: Exception) -> None:

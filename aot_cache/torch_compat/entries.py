@@ -16,6 +16,13 @@ _TEXTS = {"text.joint": "aot_joint_graph_str", "text.forward": "aot_forward_grap
 _TEXTS |= {"text.backward": "aot_backward_graph_str"}
 
 
+def without_modes() -> Any:
+    """A context in which no dispatch mode sees what is done to tensors."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
 def prepare(entry: Any) -> None:
     """Make a fresh result ready for serialisation, as torch does before its own save."""
     entry.pre_save()

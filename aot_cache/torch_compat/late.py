@@ -1,4 +1,4 @@
-"""Act right after a module was imported, without importing it."""
+"""Act right before or right after a module is imported, without importing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AfterImport(MetaPathFinder):
 
     def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
         self._name, self._action = name, action
-        if (module := sys.modules.get(name)) is not None and not _being_imported(module):
+        if (module := sys.modules.get(name)) is not None:
             action(module)
         else:
             sys.meta_path.insert(0, self)
@@ -46,5 +46,24 @@ class AfterImport(MetaPathFinder):
         return spec
 
 
-def _being_imported(module: ModuleType) -> bool:
-    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+class BeforeImport(MetaPathFinder):
+    """Calls `action()` once, when any of `names` is about to be imported, or now if one was."""
+
+    def __init__(self, names: Sequence[str], action: Callable[[], None]) -> None:
+        self._names, self._action = frozenset(names), action
+        if self._names & sys.modules.keys():
+            action()
+        else:
+            sys.meta_path.insert(0, self)
+
+    def cancel(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname in self._names and self in sys.meta_path:
+            self.cancel()
+            self._action()
+        return None

@@ -37,7 +37,7 @@ def build() -> dict[str, str]:
     The file list (RECORD) of an installed wheel holds a SHA-256 of every file, C++ libraries included.
     """
     facts = {
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "git": str(torch.version.git_version),
         "cuda": str(torch.version.cuda),
         "hip": str(torch.version.hip),
