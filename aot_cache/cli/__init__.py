@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import traceback
 from collections.abc import Sequence
 
 from ..errors import AotCacheError, SettingError
@@ -17,7 +17,7 @@ from .report import flush, note, printable
 YES, NO, USAGE, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
 _VERBS = {"inspect": inspect, "stats": stats, "verify": verify, "prune": prune, "clear": clear, "doctor": doctor}
-_CODES = "exit codes: 0 yes; 1 no (a bad entry, an unknown key, a problem found); 2 usage; 3 unexpected; 130 interrupted"
+_CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, problem found); 2 usage; 3 unexpected; 130 interrupted"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,12 +57,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _unexpected(error: Exception) -> int:
-    if os.environ.get("AOT_CACHE_DEBUG", "") not in ("", "0"):
-        import traceback
-
+    if os.environ.get("AOT_CACHE_DEBUG") == "1":
         note(traceback.format_exc().rstrip())
-    # Our own errors say what is wrong in full; another's name is part of what it says.
-    said = str(error) if isinstance(error, AotCacheError) and str(error) else f"{type(error).__name__}: {error}"
-    hint = "" if os.environ.get("AOT_CACHE_DEBUG") else " (AOT_CACHE_DEBUG=1 shows where)"
-    note(f"aot-cache: {printable(said)}{hint}")
+    # Our own errors say in full what is wrong, and what to do.
+    ours = isinstance(error, AotCacheError)
+    said = str(error) if ours else f"{type(error).__name__}: {error} (AOT_CACHE_DEBUG=1 shows where)"
+    note(f"aot-cache: {printable(said)}")
     return UNEXPECTED

@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = resolve(arguments)
     asks = not (arguments.yes or arguments.dry_run)
-    if asks and not report.on_terminal(sys.stdin):
+    if asks and not report.is_terminal(sys.stdin):
         report.note("aot-cache clear: there is no terminal to ask on: give --yes to delete, or --dry-run to look")
         return 2
     store = deleting(settings, arguments.dry_run)
@@ -31,5 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _agreed(count: int, size: int, directory: str) -> bool:
-    report.note(f"Delete {report.entries(count, size)} from {report.printable(directory)}? [y/N]")
+    report.note(f"Delete {report.counted(count, size)} from {report.printable(directory)}? [y/N] ", end="")
+    sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -53,16 +53,17 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(finding.status == "fail" for finding in findings) else 0
 
 
-def _print(findings: Iterable[Finding]) -> None:
+def _print(findings: Sequence[Finding]) -> None:
     person = report.on_terminal()
+    width = max(len(finding.check) for finding in findings)
     for finding in findings:
         cells = [report.printable(text) for text in (finding.status, finding.check, finding.detail, finding.remedy)]
         if not person:
             report.say("\t".join(cells))
             continue
-        report.say(f"{cells[0]:<5} {cells[1]:<12} {cells[2]}")
+        report.say(f"{cells[0]:<4}  {cells[1]:<{width}}  {cells[2]}")
         if finding.remedy:
-            report.say(f"{'':<18} -> {cells[3]}")
+            report.say(f"{'':<{width + 8}}-> {cells[3]}")
 
 
 def examine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -184,7 +185,7 @@ def _contents(settings: Settings, there: Path) -> Iterator[Finding]:
     """A quick look at the index, and whether the disk can hold what the limit allows."""
     try:
         sizes = [entry.size for entry in reading(settings).entries()]
-        yield Finding("ok", "index", report.entries(len(sizes), sum(sizes)))
+        yield Finding("ok", "index", report.entries(sizes))
     except AotCacheError as error:
         sizes = []
         yield Finding("fail", "index", str(error), "aot-cache verify --fix, or aot-cache clear")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,11 @@ from ..artifact.envelope import Envelope, Manifest
 from ..errors import EnvelopeError, SettingError, StoreError
 from ..key.parts import digest
 from ..settings import Settings
-from ..store.base import Entry, Store
+from ..store.base import Entry
 from ..store.disk import DiskStore
 from ..store.opening import check_directory
 from ..store.readonly import ReadonlyStore
+from .report import progress
 
 GRAPH, KERNEL = "g-", "k-"
 _GRAPH_NAME = re.compile(r"g-([0-9a-f]{32})\.([0-9a-f]{16})")
@@ -98,15 +99,18 @@ def deleting(settings: Settings, dry_run: bool) -> DiskStore:
     return DiskStore(settings.directory, settings.size_limit)
 
 
-def graphs(store: Store) -> Iterator[Graph]:
-    """Every graph entry; one that another process removes meanwhile is left out."""
-    for entry in store.entries(GRAPH):
-        found = load(store, entry)
-        if found is not None:
-            yield found[0]
+def graphs(store: ReadonlyStore) -> list[Graph]:
+    """Every graph entry, by name; one that another process removes meanwhile is left out."""
+    found = []
+    with progress("reading entry") as step:
+        for number, entry in enumerate(store.entries(GRAPH), 1):
+            step(number)
+            if loaded := load(store, entry):
+                found.append(loaded[0])
+    return found
 
 
-def load(store: Store, entry: Entry) -> tuple[Graph, Envelope | None] | None:
+def load(store: ReadonlyStore, entry: Entry) -> tuple[Graph, Envelope | None] | None:
     """The entry, and what is in it unless that is damaged; None if it is gone. Its sections are not checked yet."""
     try:
         data = store.get(entry.name)
@@ -136,7 +140,7 @@ def envelope(name: str, data: bytes) -> Envelope:
 def fault(name: str, data: bytes) -> str | None:
     """What is wrong with a value, read completely; None if it is what its name says."""
     if name.startswith(KERNEL):
-        return None if digest(data) == name[len(KERNEL) :] else "the kernel library is damaged: its digest is not its name"
+        return None if digest(data) == name[len(KERNEL) :] else "the kernel library's digest is not its name"
     if not name.startswith(GRAPH):
         return None
     try:

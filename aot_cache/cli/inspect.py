@@ -1,6 +1,7 @@
 """List the stored graphs, or show one: its facts, guards, key parts and sections.
 
-Columns of the list: key, variant (the digest of its guards), made, kind, name, hits, size, saved (seconds), used, problem.
+Columns of the list, newest use first: key, variant (the digest of its guards), made, kind, name, hits, size, saved
+(seconds), used, problem.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from ..artifact.envelope import Envelope
 from ..errors import EnvelopeError
-from ..store.base import Store
+from ..store.readonly import ReadonlyStore
 from . import report
 from .entries import GRAPH, KERNEL, Graph, graphs, load, reading, resolve
 
@@ -34,7 +35,7 @@ _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("key", metavar="KEY", nargs="?", help="show this graph; a prefix that only one key has is enough")
+    parser.add_argument("key", metavar="KEY", nargs="?", help="show this one; a unique prefix is enough")
     parser.add_argument("--graph", action="store_true", help="with KEY: print the graph and its generated source too")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
@@ -49,21 +50,16 @@ def run(arguments: argparse.Namespace) -> int:
     return _list(store, arguments.json)
 
 
-def _list(store: Store, as_json: bool) -> int:
-    with report.progress("reading entry") as step:
-        found = []
-        for one in graphs(store):
-            found.append(one)
-            step(len(found))
-    found.sort(key=lambda one: one.entry.used, reverse=True)
+def _list(store: ReadonlyStore, as_json: bool) -> int:
+    found = sorted(graphs(store), key=lambda one: one.entry.used, reverse=True)
     kernels = [entry.size for entry in store.entries(KERNEL)]
     if as_json:
         totals = {"count": len(kernels), "bytes": sum(kernels)}
         report.as_json({"graphs": [one.to_json() for one in found], "kernels": totals})
     else:
         _print_list(found)
-        size = sum(one.entry.size for one in found)
-        report.note(f"graphs: {report.entries(len(found), size)}; kernels: {report.entries(len(kernels), sum(kernels))}")
+        sizes = [one.entry.size for one in found]
+        report.note(f"graphs: {report.entries(sizes)}; kernels: {report.entries(kernels)}")
     return 1 if any(one.problem for one in found) else 0
 
 
@@ -80,7 +76,7 @@ def _print_list(found: Sequence[Graph]) -> None:
         report.table(columns, [[row[title] for title, _ in columns] for row in rows])
 
 
-def _show(store: Store, arguments: argparse.Namespace) -> int:
+def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
     wanted = arguments.key.lower().removeprefix(GRAPH)
     entries = list(store.entries(GRAPH + wanted))
     keys = sorted({Graph(entry, None).key for entry in entries})
@@ -93,7 +89,8 @@ def _show(store: Store, arguments: argparse.Namespace) -> int:
     else:
         for number, one in enumerate(shown):
             _print_one(one, first=number == 0)
-    return 1 if any(one["problem"] for one in shown) else 0
+    # None is left if another process removed them just now.
+    return 1 if not shown or any(one["problem"] for one in shown) else 0
 
 
 def _not_one(key: str, keys: Sequence[str]) -> str:

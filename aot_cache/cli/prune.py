@@ -8,9 +8,10 @@ from importlib import metadata
 
 from ..errors import SettingError
 from ..settings import parse_size
-from ..store.disk import DiskStore
+from ..store.base import Entry
+from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import deleting, graphs, resolve
+from .entries import deleting, graphs, reading, resolve
 
 HELP = "delete stale entries, and what exceeds the size limit"
 
@@ -32,24 +33,20 @@ def run(arguments: argparse.Namespace) -> int:
         # Their dry runs would count an entry twice.
         report.note("aot-cache prune: --other-torch goes alone: run prune once more for the rest")
         return 2
-    installed = _installed_torch() if arguments.other_torch else None
     store = deleting(settings, arguments.dry_run)
-    if installed is not None:
-        gone = _prune_other_torch(store, installed, arguments.dry_run)
+    if arguments.other_torch:
+        other = _of_other_torch(reading(settings), _installed_torch())
+        sizes = [entry.size for entry in other if arguments.dry_run or store.delete(entry.name)]
+        gone = len(sizes), sum(sizes)
     else:
         gone = store.prune(limit, age, arguments.dry_run)
     report.deleted(*gone, arguments.dry_run)
     return 0
 
 
-def _prune_other_torch(store: DiskStore, installed: str, dry_run: bool) -> tuple[int, int]:
-    other = [
-        one.entry
-        for one in graphs(store)
-        if one.manifest and not _same_torch(one.manifest.facts.get("torch", ""), installed)
-    ]
-    gone = [entry for entry in other if dry_run or store.delete(entry.name)]
-    return len(gone), sum(entry.size for entry in gone)
+def _of_other_torch(store: ReadonlyStore, installed: str) -> list[Entry]:
+    readable = [(one.entry, one.manifest) for one in graphs(store) if one.manifest]
+    return [entry for entry, manifest in readable if not _same_torch(manifest.facts.get("torch", ""), installed)]
 
 
 def _age(text: str) -> float:
@@ -64,7 +61,7 @@ def _installed_torch() -> str:
     try:
         return metadata.version("torch")
     except metadata.PackageNotFoundError:
-        raise SettingError("--other-torch", True, "used where torch is installed: there is nothing to compare with") from None
+        raise SettingError("--other-torch", True, "used where torch is installed") from None
 
 
 def _same_torch(compiled: str, installed: str) -> bool:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any, Literal, TextIO
 
@@ -15,6 +15,8 @@ Kind = Literal["text", "key", "count", "size", "time", "seconds"]
 Fact = tuple[str, Any, Kind]
 """Title, value, and how to show the value."""
 
+# Seconds between two signs of progress, and before the first.
+_PAUSE = 0.2
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _AGES = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "min"))
 
@@ -24,9 +26,9 @@ def say(text: str) -> None:
     _write(sys.stdout, text)
 
 
-def note(text: str) -> None:
+def note(text: str, end: str = "\n") -> None:
     """Anything that is not data, to stderr."""
-    _write(sys.stderr, text)
+    _write(sys.stderr, text, end)
 
 
 def as_json(data: Any) -> None:
@@ -40,31 +42,38 @@ def table(columns: Sequence[tuple[str, Kind]], rows: Iterable[Sequence[Any]]) ->
     lines = [[show(value, kind, person) for value, (_, kind) in zip(row, columns)] for row in rows]
     if person:
         lines.insert(0, [title for title, _ in columns])
-        lines = _aligned(lines, [kind not in ("text", "key") for _, kind in columns])
-    for line in lines:
-        say("  ".join(line).rstrip() if person else "\t".join(line))
+    _lines(lines, [kind not in ("text", "key") for _, kind in columns], person)
 
 
 def facts(rows: Iterable[Fact]) -> None:
     """One `title value` a line."""
     person = on_terminal()
     lines = [[title, show(value, kind, person)] for title, value, kind in rows]
-    for line in _aligned(lines, [False, False]) if person else lines:
-        say("  ".join(line).rstrip() if person else "\t".join(line))
+    _lines(lines, [False, False], person)
 
 
 def deleted(count: int, size: int, dry_run: bool) -> None:
     """What a deleting verb did, or would do."""
     verb = "would delete" if dry_run else "deleted"
-    say(f"{verb} {entries(count, size)}" if on_terminal() else f"{verb}\t{count}\t{size}")
+    say(f"{verb} {counted(count, size)}" if on_terminal() else f"{verb}\t{count}\t{size}")
 
 
-def entries(count: int, size: int) -> str:
+def entries(sizes: Sequence[int]) -> str:
+    """`3 entries (1.2 MB)`, for a sentence."""
+    return counted(len(sizes), sum(sizes))
+
+
+def counted(count: int, size: int) -> str:
+    """The same of a count and bytes."""
     return f"{count} {'entry' if count == 1 else 'entries'} ({human_size(size)})"
 
 
-def on_terminal(stream: TextIO | None = None) -> bool:
-    stream = sys.stdout if stream is None else stream
+def on_terminal() -> bool:
+    """Whether a person reads the data."""
+    return is_terminal(sys.stdout)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
@@ -110,22 +119,21 @@ def printable(text: str, keep: str = "") -> str:
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[Any]:
+def progress(what: str) -> Iterator[Callable[[int], None]]:
     """Yields `step(done)`, which shows a count on stderr if that is a terminal, a few times a second."""
-    shown = 0.0
+    live, due, shown = is_terminal(sys.stderr), time.monotonic() + _PAUSE, False
 
     def step(done: int) -> None:
-        nonlocal shown
-        if live and time.monotonic() - shown > 0.2:
-            shown = time.monotonic()
-            _write(sys.stderr, f"\r{what} {done}", end="")
+        nonlocal due, shown
+        if live and time.monotonic() >= due:
+            due, shown = time.monotonic() + _PAUSE, True
+            note(f"\r{what} {done}", end="")
 
-    live = on_terminal(sys.stderr)
     try:
         yield step
     finally:
         if shown:
-            _write(sys.stderr, "\r\x1b[K", end="")
+            note("\r\x1b[K", end="")
 
 
 def flush() -> None:
@@ -140,8 +148,8 @@ def _write(stream: TextIO | None, text: str, end: str = "\n") -> None:
         _quiet_pipe(stream, lambda: stream.write(text + end))
 
 
-def _quiet_pipe(stream: TextIO, action: Any) -> None:
-    # A verb whose reader has gone still finishes its work and still gives its answer; the rest of the text goes nowhere.
+def _quiet_pipe(stream: TextIO, action: Callable[[], object]) -> None:
+    # A verb whose reader has gone still finishes its work and gives its answer; the rest of the text goes nowhere.
     try:
         action()
     except BrokenPipeError:
@@ -150,10 +158,18 @@ def _quiet_pipe(stream: TextIO, action: Any) -> None:
         os.close(nowhere)
 
 
+def _lines(lines: list[list[str]], right: Sequence[bool], person: bool) -> None:
+    for line in _aligned(lines, right) if person else lines:
+        say("  ".join(line).rstrip() if person else "\t".join(line))
+
+
 def _aligned(lines: list[list[str]], right: Sequence[bool]) -> list[list[str]]:
     widths = [max(map(len, column)) for column in zip(*lines)]
     return [[cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(line, widths, right)] for line in lines]
 
 
 def _iso(value: float) -> str:
-    return datetime.fromtimestamp(value, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    try:
+        return datetime.fromtimestamp(value, timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):  # a damaged row may say any number
+        return str(value)

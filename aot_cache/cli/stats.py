@@ -20,11 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = resolve(arguments)
     store = reading(settings)
-    with report.progress("reading entry") as step:
-        found = []
-        for one in graphs(store):
-            found.append(one)
-            step(len(found))
+    found = graphs(store)
     sizes = [entry.size for entry in store.entries()]
     kernels = [entry.size for entry in store.entries(KERNEL)]
     made = [one.manifest.created for one in found if one.manifest]
@@ -66,7 +62,13 @@ def _by(found: Iterable[Graph], group: Callable[[Graph], str]) -> dict[str, dict
     return {name: _total(groups[name]) for name in sorted(groups)}
 
 
-_KINDS: dict[str, report.Kind] = {"bytes": "size", "limit": "size", "saved": "seconds", "oldest": "time", "newest": "time"}
+_KINDS: dict[str, report.Kind] = {
+    "bytes": "size",
+    "limit": "size",
+    "saved": "seconds",
+    "oldest": "time",
+    "newest": "time",
+}
 
 
 def _rows(totals: dict[str, Any], prefix: str = "") -> Iterator[report.Fact]:

@@ -26,23 +26,23 @@ def run(arguments: argparse.Namespace) -> int:
     settings = resolve(arguments)
     fix = arguments.fix and not arguments.dry_run
     store = deleting(settings, dry_run=False) if fix else reading(settings)
-    count = size = 0
+    sizes: list[int] = []
 
     def check(name: str, data: bytes) -> str | None:
-        nonlocal count, size
-        count, size = count + 1, size + len(data)
-        step(count)
+        sizes.append(len(data))
+        step(len(sizes))
         return fault(name, data)
 
     with report.progress("checking entry") as step:
         problems = store.verify(check, fix)
     if arguments.json:
-        report.as_json({"checked": {"count": count, "bytes": size}, "problems": [asdict(one) for one in problems]})
+        checked = {"count": len(sizes), "bytes": sum(sizes)}
+        report.as_json({"checked": checked, "problems": [asdict(one) for one in problems]})
     else:
         if problems:
             report.table(_COLUMNS, [(one.name, one.what, one.bytes) for one in problems])
         if arguments.fix:
             gone = [one for one in problems if one.fixed or not fix]
             report.deleted(len(gone), sum(one.bytes for one in gone), dry_run=not fix)
-    report.note(f"checked {report.entries(count, size)}, found {len(problems)} problem{'' if len(problems) == 1 else 's'}")
+    report.note(f"checked {report.entries(sizes)}; problems: {len(problems)}")
     return 0 if all(one.fixed for one in problems) else 1

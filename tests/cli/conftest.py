@@ -56,5 +56,4 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """stdout and stderr say that they are a terminal."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(type(sys.stdout), "isatty", lambda stream: True)

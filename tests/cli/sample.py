@@ -15,7 +15,9 @@ KEYS = ["aa" + "0" * 30, "ab" + "1" * 30, "cc" + "2" * 30]
 TEXTS = {"text.joint": b"graph():\n    %x = placeholder\n", "text.forward": b"def forward(self, x):\n    return x\n"}
 
 
-def entry(key: str, guards: str | None = None, *, kind: str = "training", torch: str = "2.13.0+cpu") -> tuple[str, bytes]:
+def entry(
+    key: str, guards: str | None = None, *, kind: str = "training", torch: str = "2.13.0+cpu"
+) -> tuple[str, bytes]:
     """A graph entry's name and bytes."""
     parts = (KeyPart.of("graph", key.encode(), {"nodes": "12"}), KeyPart.of("environment", b"e", {"torch": torch}))
     manifest = Manifest(

@@ -22,8 +22,11 @@ def _size(cache: Cache) -> int:
     return sum(found.size for found in cache.store().entries())
 
 
-def test_clear_without_a_terminal_needs_yes_and_says_so(cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+@pytest.mark.parametrize("stdin", [io.StringIO("y\n"), None])
+def test_clear_without_a_terminal_needs_yes_and_says_so(
+    cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch, terminal: None, stdin: io.StringIO | None
+) -> None:
+    monkeypatch.setattr(sys, "stdin", stdin)
     result = run("clear")
     assert result.code == 2 and "--yes" in result.err and "--dry-run" in result.err
     assert len(cache.names()) == 4
@@ -36,14 +39,18 @@ def test_clear_yes_deletes_everything_and_prints_count_and_bytes(cache: Cache, r
     assert cache.names() == []
 
 
-@pytest.mark.parametrize("verb", [("clear",), ("clear", "--yes"), ("prune", "--size", "1"), ("prune", "--older-than", "0s")])
+@pytest.mark.parametrize(
+    "verb", [("clear",), ("clear", "--yes"), ("prune", "--size", "1"), ("prune", "--older-than", "0s")], ids=" ".join
+)
 def test_a_dry_run_says_what_would_go_and_deletes_nothing(cache: Cache, run: Run, verb: tuple[str, ...]) -> None:
     result = run(*verb, "--dry-run")
     assert (result.code, result.rows) == (0, [["would delete", "4", str(_size(cache))]])
     assert len(cache.names()) == 4
 
 
-@pytest.mark.parametrize(("answer", "code", "left"), [("y\n", 0, 0), ("YES\n", 0, 0), ("n\n", 1, 4), ("\n", 1, 4), ("", 1, 4)])
+@pytest.mark.parametrize(
+    ("answer", "code", "left"), [("y\n", 0, 0), ("YES\n", 0, 0), ("n\n", 1, 4), ("\n", 1, 4), ("", 1, 4)]
+)
 def test_clear_asks_on_a_terminal(
     cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, left: int
 ) -> None:
@@ -83,9 +90,7 @@ def test_prune_takes_the_limit_of_the_environment(cache: Cache, run: Run, monkey
     assert run("prune", "--dry-run").rows[0][1] == "4"
 
 
-def test_prune_older_than_counts_from_the_last_use(
-    cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prune_older_than_counts_from_the_last_use(cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     assert run("prune", "--older-than", "1d").rows[0][1] == "0"
     monkeypatch.setattr(time, "time", lambda: now + 2 * 86400)
@@ -98,7 +103,9 @@ def test_prune_other_torch_leaves_this_torch_and_kernels(
     cache: Cache, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aot_cache.cli.prune.metadata.version", lambda name: "2.13.0+cpu")
+    before = cache.hits()
     assert run("prune", "--other-torch").rows[0][1] == "1"
+    assert cache.hits() == {name: hits for name, hits in before.items() if KEYS[2] not in name}
     assert not any(KEYS[2] in name for name in cache.names()) and len(cache.names()) == 3
 
 

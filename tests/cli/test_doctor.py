@@ -164,8 +164,9 @@ odd
 
 @pytest.mark.parametrize(
     ("path", "kind"),
-    [("/", "ext4"), ("/homely", "ext4"), ("/home/me", "nfs4"), ("/home/me/fast disk/c", "xfs"), ("/data/c", "fuse.sshfs")],
-)
+    [("/", "ext4"), ("/homely", "ext4"), ("/home/me", "nfs4"), ("/home/me/fast disk/c", "xfs"),
+     ("/data/c", "fuse.sshfs")],
+)  # fmt: skip
 def test_the_file_system_is_that_of_the_deepest_and_latest_mount(path: str, kind: str) -> None:
     assert doctor.mounted_as(Path(path), MOUNTS) == kind
 

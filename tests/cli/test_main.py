@@ -21,7 +21,7 @@ READING = [("inspect",), ("stats",), ("verify",), ("inspect", "--json"), ("stats
 DELETING = [("prune",), ("clear", "--yes"), ("verify", "--fix"), ("prune", "--dry-run"), ("clear", "--dry-run")]
 
 
-def command(*arguments: str, **environment: str) -> list[str]:
+def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "aot_cache", *arguments]
 
 
@@ -160,11 +160,15 @@ def test_sizes_for_a_person(size: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "age", "duration"),
-    [(0, "just now", "0.0 s"), (59.9, "just now", "59.9 s"), (120, "2 min ago", "2 min"), (7200, "2 h ago", "2 h 00 min"),
-     (3 * 86400, "3 d ago", "72 h 00 min"), (-5, "just now", "-5.0 s")],
+    [(0, "just now", "0.0 s"), (59.9, "just now", "59.9 s"), (120, "2 min ago", "2 min"),
+     (7200, "2 h ago", "2 h 00 min"), (3 * 86400, "3 d ago", "72 h 00 min"), (-5, "just now", "-5.0 s")],
 )  # fmt: skip
 def test_ages_and_durations_for_a_person(seconds: float, age: str, duration: str) -> None:
     assert (report.human_age(seconds), report.human_seconds(seconds)) == (age, duration)
+
+
+def test_a_time_that_is_none_is_shown_as_the_number_it_is() -> None:
+    assert report.show(1e300, "time", person=False) == "1e+300"
 
 
 def test_progress_is_for_terminals_only(cache: Cache, run: Run) -> None:
@@ -172,8 +176,9 @@ def test_progress_is_for_terminals_only(cache: Cache, run: Run) -> None:
 
 
 def test_progress_on_a_terminal_is_wiped_at_the_end(
-    capsys: pytest.CaptureFixture[str], terminal: None
+    capsys: pytest.CaptureFixture[str], terminal: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(report, "_PAUSE", 0)
     with report.progress("reading") as step:
         step(7)
     err = capsys.readouterr().err

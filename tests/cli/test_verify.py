@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from aot_cache.key.parts import digest
@@ -21,7 +19,7 @@ def bad(cache: Cache) -> dict[str, str]:
     wanted = {
         section_name: (damaged(section_data), "digest does not agree"),
         other_name: (entry(KEYS[1])[1], "not that of its name"),
-        kernel: (b"not that", "its digest is not its name"),
+        kernel: (b"not that", "digest is not its name"),
         "g-odd": (section_data, "not that of a graph"),
     }
     cache.put(*((name, data) for name, (data, _) in wanted.items()))
@@ -75,14 +73,19 @@ def test_checking_counts_no_hits(cache: Cache, run: Run) -> None:
     assert cache.hits() == before
 
 
-def test_what_the_store_finds_is_reported_too(cache: Cache, run: Run) -> None:
-    name, data = entry(KEYS[0])
-    big = data + b""
-    cache.put((name, big))
-    values = [path for path in cache.directory.rglob("*.val")]
-    if not values:
-        pytest.skip("the store keeps values of this size in its index")
-    values[0].unlink()
+def test_what_the_store_finds_is_reported_and_fixed_too(cache: Cache, run: Run) -> None:
+    big = b"k" * 100_000
+    cache.put((f"k-{digest(big)}", big))
+    (file,) = cache.directory.rglob("*.val")
+    file.unlink()
+    result = run("verify")
+    assert result.code == 1 and [row[0] for row in result.rows] == [f"k-{digest(big)}"]
+    assert run("verify", "--fix").code == 0
+    assert run("verify").code == 0
+
+
+def test_an_index_that_is_not_one_is_found_and_fixed(cache: Cache, run: Run) -> None:
+    (cache.directory / "cache.db").write_bytes(b"not a database" * 100)
     assert run("verify").code == 1
     assert run("verify", "--fix").code == 0
     assert run("verify").code == 0
