@@ -131,10 +131,11 @@ def test_a_directory_that_is_not_there_is_well_and_stays_away(empty: Cache, run:
     assert not empty.directory.exists()
 
 
-def test_a_directory_that_others_can_write_is_a_fail(cache: Cache, run: Run) -> None:
+def test_a_directory_that_others_can_write_is_a_fail_and_its_index_is_not_opened(cache: Cache, run: Run) -> None:
     cache.directory.chmod(0o777)
     result = run("doctor")
     assert (result.code, _status(result, "directory")) == (1, "fail")
+    assert _rows(result, "index") == []
 
 
 def test_an_index_that_is_not_one_is_a_fail(cache: Cache, run: Run) -> None:
