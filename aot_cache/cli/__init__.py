@@ -1,0 +1,66 @@
+"""The command line: one file a verb. Never imports torch.
+
+A verb module has HELP, `add(parser)` for its options, and `run(arguments)`, which gives the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import traceback
+from collections.abc import Sequence
+
+from ..errors import AotCacheError, SettingError
+from . import clear, doctor, inspect, prune, stats, verify
+from .report import flush, note, printable
+
+YES, NO, USAGE, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
+
+_VERBS = {"inspect": inspect, "stats": stats, "verify": verify, "prune": prune, "clear": clear, "doctor": doctor}
+_CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, problem found); 2 usage; 3 unexpected; 130 interrupted"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and give the exit code; never raises."""
+    try:
+        code = _answer(argv)
+        flush()
+        return code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except SettingError as error:
+        note(f"aot-cache: {printable(str(error))}")
+        return USAGE
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _answer(argv: Sequence[str] | None) -> int:
+    try:
+        arguments = _parser().parse_args(argv)
+    except SystemExit as stop:  # argparse has printed the help, or said what is wrong
+        return stop.code if isinstance(stop.code, int) else USAGE
+    return arguments.run(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aot-cache", description="Look at and look after the cache of torch.compile.", epilog=_CODES
+    )
+    verbs = parser.add_subparsers(metavar="VERB", required=True)
+    for name, module in _VERBS.items():
+        verb = verbs.add_parser(name, help=module.HELP, description=module.__doc__, epilog=_CODES)
+        verb.add_argument("--dir", metavar="PATH", help="the cache directory (default: AOT_CACHE_DIR, else the user's)")
+        module.add(verb)
+        verb.set_defaults(run=module.run)
+    return parser
+
+
+def _unexpected(error: Exception) -> int:
+    if os.environ.get("AOT_CACHE_DEBUG") == "1":
+        note(traceback.format_exc().rstrip())
+    # Our own errors say in full what is wrong, and what to do.
+    ours = isinstance(error, AotCacheError)
+    said = str(error) if ours else f"{type(error).__name__}: {error} (AOT_CACHE_DEBUG=1 shows where)"
+    note(f"aot-cache: {printable(said)}")
+    return UNEXPECTED

@@ -1,0 +1,146 @@
+"""List the stored graphs, or show one: its facts, guards, key parts and sections.
+
+Columns of the list, newest use first: key, variant (the digest of its guards), made, kind, name, hits, size, saved
+(seconds), used, problem.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..artifact.envelope import Envelope
+from ..errors import EnvelopeError
+from ..store.readonly import ReadonlyStore
+from . import report
+from .entries import GRAPH, KERNEL, Graph, graphs, load, reading, resolve
+
+HELP = "list the stored graphs, or show one"
+
+_TEXT = "text."
+_COLUMNS: tuple[tuple[str, report.Kind], ...] = (
+    ("key", "key"),
+    ("variant", "key"),
+    ("made", "time"),
+    ("kind", "text"),
+    ("name", "text"),
+    ("hits", "count"),
+    ("size", "size"),
+    ("saved", "seconds"),
+    ("used", "time"),
+    ("problem", "text"),
+)
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("key", metavar="KEY", nargs="?", help="show this one; a unique prefix is enough")
+    parser.add_argument("--graph", action="store_true", help="with KEY: print the graph and its generated source too")
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    store = reading(resolve(arguments))
+    if arguments.key is not None:
+        return _show(store, arguments)
+    if arguments.graph:
+        report.note("aot-cache inspect: --graph needs a KEY")
+        return 2
+    return _list(store, arguments.json)
+
+
+def _list(store: ReadonlyStore, as_json: bool) -> int:
+    found = sorted(graphs(store), key=lambda one: one.entry.used, reverse=True)
+    kernels = [entry.size for entry in store.entries(KERNEL)]
+    if as_json:
+        totals = {"count": len(kernels), "bytes": sum(kernels)}
+        report.as_json({"graphs": [one.to_json() for one in found], "kernels": totals})
+    else:
+        _print_list(found)
+        sizes = [one.entry.size for one in found]
+        report.note(f"graphs: {report.entries(sizes)}; kernels: {report.entries(kernels)}")
+    return 1 if any(one.problem for one in found) else 0
+
+
+def _print_list(found: Sequence[Graph]) -> None:
+    columns = list(_COLUMNS)
+    if report.on_terminal():
+        # What says nothing here would only make the lines longer.
+        if len({one.key for one in found}) == len(found):
+            columns.remove(("variant", "key"))
+        if not any(one.problem for one in found):
+            columns.remove(("problem", "text"))
+    rows = [one.to_json() for one in found]
+    if rows:
+        report.table(columns, [[row[title] for title, _ in columns] for row in rows])
+
+
+def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
+    wanted = arguments.key.lower().removeprefix(GRAPH)
+    entries = list(store.entries(GRAPH + wanted))
+    keys = sorted({Graph(entry, None).key for entry in entries})
+    if len(keys) != 1:
+        report.note(f"aot-cache inspect: {_not_one(arguments.key, keys)}")
+        return 1
+    shown = [_describe(*found, arguments.graph) for entry in entries if (found := load(store, entry))]
+    if arguments.json:
+        report.as_json({"graphs": shown})
+    else:
+        for number, one in enumerate(shown):
+            _print_one(one, first=number == 0)
+    # None is left if another process removed them just now.
+    return 1 if not shown or any(one["problem"] for one in shown) else 0
+
+
+def _not_one(key: str, keys: Sequence[str]) -> str:
+    shown = repr(report.printable(key))
+    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph has the key {shown}"
+
+
+def _describe(one: Graph, opened: Envelope | None, with_text: bool) -> dict[str, Any]:
+    """All of one entry that can be read without torch."""
+    described = one.to_json()
+    if opened is None:
+        return described
+    made = opened.manifest
+    described |= {
+        "guards": made.guards,
+        "seconds": dict(made.seconds),
+        "facts": dict(made.facts),
+        "extra": dict(made.extra),
+        "parts": [part.to_json() for part in made.parts],
+        "sections": opened.sizes(),
+    }
+    try:
+        opened.check()
+        if with_text:
+            texts = [name for name in opened.names if name.startswith(_TEXT)]
+            described["text"] = {name: bytes(opened.section(name)).decode("utf-8", "replace") for name in texts}
+    except EnvelopeError as error:
+        described["problem"] = str(error)
+    return described
+
+
+def _print_one(one: dict[str, Any], first: bool) -> None:
+    if not first:
+        report.say("")
+    report.facts(_rows(one))
+    for name, text in one.get("text", {}).items():
+        report.say(f"\n# {name}\n{report.printable(text.rstrip(), keep=chr(10) + chr(9))}")
+
+
+def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
+    """One flat list, so that every value has a name that can be searched for."""
+    for title, kind in _COLUMNS:
+        if title == "problem" and not one["problem"]:
+            continue
+        yield title, one[title], "text" if kind == "key" else kind
+    yield "guards", one.get("guards"), "text"
+    yield from ((f"seconds.{phase}", value, "seconds") for phase, value in one.get("seconds", {}).items())
+    yield from ((f"fact.{name}", value, "text") for name, value in one.get("facts", {}).items())
+    yield from ((f"extra.{name}", json.dumps(value), "text") for name, value in one.get("extra", {}).items())
+    for part in one.get("parts", ()):
+        yield f"part.{part['name']}", part["digest"], "text"
+        yield from ((f"part.{part['name']}.{name}", value, "text") for name, value in part["summary"].items())
+    yield from ((f"section.{name}", size, "size") for name, size in one.get("sections", {}).items())
