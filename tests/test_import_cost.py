@@ -39,7 +39,8 @@ def test_the_check_sees_a_heavy_import(fresh_process: FreshProcess) -> None:
 
 
 def test_import_torch_loads_the_package_by_its_entry_point(fresh_process: FreshProcess, tmp_path: Path) -> None:
-    declared = re.search(r'^\[project\.entry-points\."torch\.backends"]\n(.+)$', (ROOT / "pyproject.toml").read_text(), re.M)
+    pyproject = (ROOT / "pyproject.toml").read_text()
+    declared = re.search(r'^\[project\.entry-points\."torch\.backends"]\n(.+)$', pyproject, re.M)
     assert declared
     info = tmp_path / "site" / "aot_cache-0.dist-info"
     info.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Child processes of the tools: an exact environment, and a sign of life on stderr while one runs. Standard library only."""
+"""Child processes of the tools: an exact environment, and a sign of life on stderr. Standard library only."""
 
 from __future__ import annotations
 

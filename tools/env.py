@@ -1,4 +1,4 @@
-"""The tools' own virtual environment, .venv in the repository: made once, remembered by a stamp. Standard library only."""
+"""The tools' virtual environment, .venv in the repository: made once, remembered by a stamp. Standard library only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TORCH = "torch==2.13.0"
 
 
 def enter(extra: str) -> None:
-    """Return inside .venv with the project and `extra` installed; from any other python, start this program again there."""
+    """Return inside .venv, with the project and `extra` installed; any other python starts this program again there."""
     python = ensure(ROOT, extra)
     # By the executable, not sys.prefix: PYTHONHOME would make that differ for ever.
     if Path(sys.executable).parent.resolve() != python.parent:
@@ -79,7 +79,8 @@ def _step(label: str, argv: list[str], root: Path) -> None:
 def _has_torch(root: Path, python: Path) -> bool:
     """Whether that python imports a torch of the range in pyproject.toml, say one with CUDA that the user chose."""
     bounds = re.search(r'"torch>=(\d+)\.(\d+),<(\d+)\.(\d+)"', (root / "pyproject.toml").read_text())
-    found = subprocess.run([str(python), "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    code = "import torch; print(torch.__version__)"
+    found = subprocess.run([str(python), "-c", code], capture_output=True, text=True)
     version = re.match(r"(\d+)\.(\d+)", found.stdout)
     if found.returncode != 0 or not bounds or not version:
         return False
