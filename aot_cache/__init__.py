@@ -1,0 +1,105 @@
+"""ccache for torch.compile: a restarted process starts warm.
+
+Installed is enough: `import torch` installs the hook. `enable`, `disable` and `enabled` do it by hand; `stats` and
+`events` tell what became of the graphs of this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .outcome import Outcome
+
+__version__ = "0.1.0"
+__all__ = ["disable", "enable", "enabled", "events", "stats"]
+
+
+def enable(**settings: Any) -> None:
+    """Turn the cache on, with settings over the environment over defaults; replaces an earlier `enable`.
+
+    Keywords: directory, size_limit, mode, assert_hit, wait, enabled; see README.
+
+    Raises:
+        SettingError: a setting is not valid; names the setting, the value and what is allowed.
+        HookMismatch: this torch is not supported.
+    """
+    from .settings import Settings
+
+    resolved = Settings.resolve(settings)
+    from .hook.install import install
+
+    _forget_autoload()
+    install(resolved)
+
+
+def disable() -> None:
+    """Turn the cache off and put every patched name of torch back."""
+    _forget_autoload()
+    import sys
+
+    if f"{__name__}.hook.install" in sys.modules:
+        from .hook.install import uninstall
+
+        uninstall()
+
+
+@contextmanager
+def enabled(**settings: Any) -> Iterator[None]:
+    """`enable(**settings)` for a block, then what was before."""
+    from .hook.install import current, install
+
+    before = current()
+    enable(**settings)
+    try:
+        yield
+    finally:
+        if before is None:
+            disable()
+        else:
+            install(before.settings)
+
+
+def stats() -> dict[str, int]:
+    """Counts of this process: graph_hit graph_miss graph_bypass frame_hit frame_miss frame_bypass error."""
+    from .outcome import LEDGER
+
+    return LEDGER.stats()
+
+
+def events() -> list[Outcome]:
+    """The outcomes of this process in order, each with kind, key, seconds and, unless it is a Hit, its reason."""
+    from .outcome import LEDGER
+
+    return LEDGER.events()
+
+
+_autoloading: Any = None
+
+
+def _autoload() -> None:
+    """Called by torch at the end of its import (entry point in the group torch.backends). Never raises."""
+    global _autoloading
+    import logging
+
+    try:
+        from .torch_compat.late import AfterImport
+
+        _autoloading = AfterImport("torch._functorch._aot_autograd.autograd_cache", _install_late)
+    except Exception:  # an exception here would break `import torch`
+        logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)
+
+
+def _install_late(module: Any) -> None:
+    from .hook.install import install_from_environment
+
+    install_from_environment()
+
+
+def _forget_autoload() -> None:
+    global _autoloading
+    if _autoloading is not None:
+        _autoloading.cancel()
+        _autoloading = None

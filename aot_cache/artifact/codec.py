@@ -1,0 +1,110 @@
+"""Compiled results to sections and back: the only pickle, and it rebuilds nothing but what is on its list."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ..errors import EnvelopeError, NotSerializable
+
+# Classes of these packages may be rebuilt; functions only if they are named below.
+_PACKAGES = ("torch", "sympy", "mpmath")
+_FUNCTIONS = frozenset(
+    {
+        ("copyreg", "_reconstructor"),
+        ("copyreg", "__newobj__"),
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_tensor_v3"),
+        ("torch._utils", "_rebuild_parameter"),
+        ("torch._tensor", "_rebuild_from_type_v2"),
+        ("torch.storage", "_load_from_bytes"),
+        ("torch.serialization", "_get_layout"),
+        ("torch.fx.graph_module", "reduce_graph_module"),
+        ("torch.fx.graph_module", "reduce_package_graph_module"),
+        ("torch.fx.graph_module", "reduce_deploy_graph_module"),
+        ("torch.fx._lazy_graph_module", "reduce_lazy_graph_module"),
+        ("torch.ops", "_unpickle"),
+        ("torch._ops", "_unpickle"),
+        ("torch._C._dynamo.guards", "GlobalStateGuard"),
+    }
+)
+_BUILTINS = frozenset(
+    "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple type NoneType "
+    "Ellipsis NotImplemented".split()
+)
+_STANDARD = frozenset(
+    {
+        ("collections", "OrderedDict"),
+        ("collections", "defaultdict"),
+        ("collections", "Counter"),
+        ("collections", "deque"),
+        ("functools", "partial"),
+        ("pathlib", "PosixPath"),
+        ("_operator", "getitem"),
+    }
+)
+
+
+def dump(result: Any) -> bytes:
+    """A compiled result as bytes.
+
+    Raises:
+        NotSerializable: it holds something that cannot be stored, or that `load` would refuse.
+    """
+    try:
+        with torch.utils._python_dispatch._disable_current_modes():
+            data = pickle.dumps(result)
+    except Exception as error:  # whatever an object's own reduce raises
+        raise NotSerializable(f"{type(error).__name__}: {error}") from error
+    return data
+
+
+def load(data: bytes | memoryview) -> Any:
+    """The compiled result that `dump` was given.
+
+    Raises:
+        EnvelopeError: the bytes name something that is not on the list, or are no such result.
+    """
+    try:
+        return _Unpickler(io.BytesIO(data)).load()
+    except EnvelopeError:
+        raise
+    except Exception as error:  # a pickle can fail in any way at all
+        raise EnvelopeError(f"the compiled result cannot be rebuilt: {type(error).__name__}: {error}") from error
+
+
+def encode_texts(texts: Mapping[str, str]) -> dict[str, bytes]:
+    return {name: text.encode("utf-8", "surrogatepass") for name, text in texts.items()}
+
+
+def decode_text(data: bytes | memoryview) -> str:
+    return bytes(data).decode("utf-8", "surrogatepass")
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _STANDARD or (module == "builtins" and name in _BUILTINS):
+            return super().find_class(module, name)
+        if (module, name) in _FUNCTIONS:
+            return super().find_class(module, name)
+        found = super().find_class(module, name) if _is_known(module) else None
+        # The class must live where the pickle says it does: "torch.x" "os.system" must not lead elsewhere.
+        if isinstance(found, type) and _is_allowed_class(found, module):
+            return found
+        raise EnvelopeError(f"the compiled result names {module}.{name}, which is not allowed")
+
+
+def _is_known(module: str) -> bool:
+    return module.split(".")[0] in _PACKAGES or module in sys.modules
+
+
+def _is_allowed_class(found: type, module: str) -> bool:
+    if found.__module__.split(".")[0] in _PACKAGES and module.split(".")[0] in _PACKAGES:
+        return True
+    # A user's tensor subclass: the graph at hand was captured with it, so its module is imported already.
+    return found.__module__ == module and module in sys.modules and issubclass(found, torch.Tensor)

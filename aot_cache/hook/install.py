@@ -1,0 +1,104 @@
+"""On and off: the only module that patches torch, and puts it back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import AotCacheError
+from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
+from ..settings import Settings
+from ..store.base import Store
+from ..store.opening import open_store
+from ..torch_compat import aot, compilers, compiling, versions
+from ..torch_compat.late import AfterImport
+from ..torch_compat.patches import Patches
+from .graphs import GraphCache
+
+log = logging.getLogger("aot_cache")
+
+
+class Installation:
+    """The hook in place, with one set of settings, until `remove`."""
+
+    def __init__(self, settings: Settings) -> None:
+        versions.require_supported()
+        self.settings = settings
+        self.failure: Exception | None = None
+        self._patches = Patches()
+        self.cache = GraphCache(settings, self._open, LEDGER)
+        self._late: list[AfterImport] = [
+            aot.join(self.cache, self._patches, self._could_not_join),
+            compilers.watch(self._patches),
+            compiling.watch_backends(self._patches, self._around_backend),
+        ]
+
+    @property
+    def patched(self) -> list[str]:
+        """The names in torch that are replaced now."""
+        return self._patches.names
+
+    def remove(self) -> None:
+        for late in self._late:
+            late.cancel()
+        for name in self._patches.undo():
+            log.warning("aot_cache: %s was replaced by somebody else after us and is left as it is", name)
+        self.cache.close()
+
+    def _open(self) -> Store:
+        return open_store(self.settings)
+
+    def _could_not_join(self, error: Exception) -> None:
+        self.failure = error
+        LEDGER.add(Failed("graph", None, 0.0, Reason.INTERNAL, str(error)))
+        log.warning("aot_cache: the cache is off: %s", error)
+
+    def _around_backend(self, backend: str, call: Callable[[], Any]) -> Any:
+        """No graph is compiled in silence: one that never reached the cache is a bypass."""
+        before = len(LEDGER.events())
+        result = call()
+        if len(LEDGER.events()) == before:
+            switch = compiling.caching_is_off()
+            reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")
+            LEDGER.add(Bypass("graph", None, 0.0, reason, detail))
+        return result
+
+
+_current: Installation | None = None
+_mutex = threading.RLock()
+
+
+def current() -> Installation | None:
+    return _current
+
+
+def install(settings: Settings) -> Installation | None:
+    """Replace whatever is installed; with `settings.enabled` off, only remove it."""
+    global _current
+    with _mutex:
+        if _current is not None:
+            _current.remove()
+            _current = None
+        if settings.enabled:
+            _current = Installation(settings)
+        return _current
+
+
+def uninstall() -> None:
+    global _current
+    with _mutex:
+        if _current is not None:
+            _current.remove()
+            _current = None
+
+
+def install_from_environment() -> None:
+    """As `install`, for the automatic start: a bad setting is one warning, and the cache stays off."""
+    try:
+        if current() is None:
+            install(Settings.resolve())
+    except AotCacheError as error:
+        LEDGER.add(Refused("graph", None, 0.0, Reason.SETTING, str(error)))
+        log.warning("aot_cache: the cache is off: %s", error)

@@ -1,0 +1,61 @@
+"""The whole key of one graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..outcome import Reason
+from ..torch_compat import aot, compilers, tensors
+from .encode import CannotKey, Encoder
+from .graph import Identify, graph_part
+from .inputs import inputs_part
+from .parts import CacheKey, KeyPart
+from .state import ambient_part, config_part, environment_part
+
+
+def identify(value: Any) -> str:
+    """Portable identity of a Python callable, class or object that reaches the graph.
+
+    Raises:
+        CannotKey: it has none.
+    """
+    kind = f"{getattr(value, '__module__', type(value).__module__)}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    raise CannotKey(Reason.UNKNOWN_CALLABLE, kind)
+
+
+def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
+    """The key of what AOTAutograd is about to compile.
+
+    Raises:
+        CannotKey: something that may change the result is not known to be covered.
+    """
+    if obstacle := aot.obstacle():
+        raise CannotKey(Reason.UNKNOWN_STATE, obstacle)
+    return CacheKey(
+        (
+            graph_part(request.graph, symbols, identify),
+            inputs_part(request.inputs, symbols, identify),
+            _compiler_part(request, identify),
+            config_part(identify),
+            ambient_part(),
+            environment_part(),
+        )
+    )
+
+
+def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
+    """How AOTAutograd was called, and whatever compilers, passes and decompositions are not torch's own."""
+    if not compilers.are_known():
+        raise CannotKey(Reason.BACKEND, "the graph did not come through torch._dynamo.backends.common.aot_autograd")
+    encoder = Encoder()
+    encoder.value(dict(request.flags))
+    summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
+    found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
+    for name, value in found.items():
+        try:
+            identity = identify(value)
+        except CannotKey as error:
+            raise CannotKey(Reason.CUSTOM_PASS, f"{name}: {error.detail}", error.remedy) from error
+        encoder.text(name, identity)
+        summary[name] = identity
+    return KeyPart.of("compiler", encoder.bytes(), summary)

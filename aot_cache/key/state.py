@@ -1,0 +1,130 @@
+"""Configuration, ambient switches and environment as key parts."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import os
+import platform
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..outcome import Reason
+from ..torch_compat import config, state, versions
+from .encode import CannotKey, Encoder
+from .parts import KeyPart
+
+
+def config_part(identify: Callable[[Any], str]) -> KeyPart:
+    """torch's compiler settings; the summary names those that are not at their default."""
+    values = config.snapshot()
+    encoder = Encoder(_by_identity(identify))
+    for name in sorted(values):
+        encoder.text("setting", name)
+        try:
+            encoder.value(values[name])
+        except CannotKey as error:
+            raise CannotKey(Reason.CUSTOM_PASS, f"{name}: {error.detail}", error.remedy) from error
+    return KeyPart.of("config", encoder.bytes(), _short(config.non_default(values)))
+
+
+def ambient_part() -> KeyPart:
+    """Switches such as grad mode, autocast and matmul precision.
+
+    Raises:
+        CannotKey: a function or dispatch mode is active whose effect on the compile is not known.
+    """
+    for mode in state.active_modes():
+        kind = f"{type(mode).__module__}.{type(mode).__qualname__}"
+        raise CannotKey(Reason.UNKNOWN_STATE, f"mode {kind} is active", "leave the mode before the compiled call")
+    return _named("ambient", state.ambient())
+
+
+def environment_part() -> KeyPart:
+    """The torch build, Python, processor and accelerators that the compiled code is for."""
+    facts = {f"torch.{name}": value for name, value in versions.build().items()}
+    facts |= _python() | {"cpu.capability": state.cpu_capability(), "cpu.flags": cpu_flags()}
+    facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
+    facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
+    return _named("environment", facts)
+
+
+def facts() -> dict[str, str]:
+    """What an entry says of where it was made; for people, not part of the key."""
+    build = versions.build()
+    return {
+        "torch": build["torch"],
+        "git": build["git"],
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cpu": state.cpu_capability(),
+    }
+
+
+# Read by torch while it generates or loads code, and not part of its configuration modules.
+_CODEGEN_VARIABLES = (
+    "ATEN_CPU_CAPABILITY",
+    "TORCH_COMPILE_CPP_MARCH",
+    "TORCHINDUCTOR_CPP_MARCH",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "TRITON_DEFAULT_BACKEND",
+    "TRITON_LIBDEVICE_PATH",
+    "TRITON_INTERPRET",
+    "TORCH_CUDA_ARCH_LIST",
+    "CUDA_HOME",
+    "NVIDIA_TF32_OVERRIDE",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)
+
+
+@functools.cache
+def _python() -> dict[str, str]:
+    found = {
+        "python": f"{sys.implementation.cache_tag} {platform.python_version()} {sysconfig.get_config_var('SOABI')}",
+        "machine": f"{platform.system()} {platform.machine()} {sys.byteorder} {sys.maxsize.bit_length()}",
+    }
+    for name in ("triton", "numpy", "sympy"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+@functools.cache
+def cpu_flags() -> str:
+    """Digest of the instruction set flags that the kernel reports: `-march=native` code needs all that it saw."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
+    return hashlib.blake2b(" ".join(sorted(flags)).encode(), digest_size=8).hexdigest()
+
+
+def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
+    encoder = Encoder()
+    encoder.value(dict(sorted(values.items())))
+    return KeyPart.of(part, encoder.bytes(), {name: str(value) for name, value in values.items()})
+
+
+def _short(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: repr(value)[:200] for name, value in sorted(values.items())}
+
+
+def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
+    def extend(encoder: Encoder, value: Any) -> bool:
+        if not callable(value):
+            return False
+        encoder.text("identity", identify(value))
+        return True
+
+    return extend

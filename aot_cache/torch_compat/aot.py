@@ -1,0 +1,211 @@
+"""The seam: AOTAutograd's cache key, look-up and save, replaced by an object that has these verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+
+from ..errors import HookMismatch
+from .late import AfterImport
+from .patches import Patches
+
+MODULE = "torch._functorch._aot_autograd.autograd_cache"
+PREFIX = "g-"
+"""Keys of ours start so; keys of torch's own caches do not."""
+
+
+@dataclass
+class Request:
+    """One graph that AOTAutograd is about to compile."""
+
+    graph: Any
+    inputs: Sequence[Any]
+    flags: Mapping[str, Any]
+    """The settings of AOTAutograd's call that shape its result, as plain values."""
+    decompositions: Any
+    sources: Sequence[Any]
+    """Where Dynamo found each input; None for an input without a source."""
+    config: Any
+    """torch's AOTConfig, handed back when an entry is brought to life."""
+    extra: Any
+    """Inductor's shared state for forward and backward (CUDA graphs, device), or None."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What the hook wants to remember of this request."""
+
+
+class Seam(Protocol):
+    """What the hook does at each place."""
+
+    def begin(self) -> Any:
+        """A graph arrives; returns a token for `end`."""
+
+    def end(self, token: Any) -> None:
+        """The graph was looked up or compiled as far as the forward; may raise to fail the compile."""
+
+    def key(self, request: Request) -> str | None:
+        """The key, starting with PREFIX; None to compile without the cache."""
+
+    def load(self, key: str, request: Request) -> Loaded | None:
+        """The compiled function of an entry, or None to compile."""
+
+    def save(self, key: str, entry: Any) -> None:
+        """A compiled result, forward and backward."""
+
+    def unserializable(self, error: Exception) -> None:
+        """A compiled result is of a kind that cannot be stored."""
+
+    def adopt(self, key: str, data: bytes) -> bool:
+        """Bytes that torch's portable archive brings; whether they were ours."""
+
+
+@dataclass
+class Loaded:
+    """An entry brought to life, in the shape that torch's `try_load` expects of one."""
+
+    function: Callable[..., Any]
+    content: bytes
+    forward_time_taken_ns: int
+    backward_time_taken_ns: int
+
+    def wrap_post_compile(self, *_: Any, **__: Any) -> Callable[..., Any]:
+        return self.function
+
+
+_CURRENT: ContextVar[Request | None] = ContextVar("the graph that is looked up", default=None)
+_ACTIVE: ContextVar[bool] = ContextVar("inside try_load", default=False)
+
+
+def join(seam: Seam, patches: Patches, failed: Callable[[Exception], None]) -> AfterImport:
+    """Put `seam` in place as soon as torch imports its cache; `failed` hears why if that cannot be done."""
+
+    def act(module: Any) -> None:
+        try:
+            _require_seams(module)
+            _patch(module, seam, patches)
+        except Exception as error:  # torch's own import must not fail with ours
+            patches.undo()
+            failed(error)
+
+    return AfterImport(MODULE, act)
+
+
+def _require_seams(module: Any) -> None:
+    needed = {module: ("autograd_cache_key", "create_fx_config", "BypassAOTAutogradCache")}
+    needed[module.AOTAutogradCache] = ("try_load", "_lookup", "save", "make_entry", "_write_to_local_cache")
+    for owner, names in needed.items():
+        for name in names:
+            if not hasattr(owner, name):
+                raise HookMismatch(f"torch {torch.__version__} has no {owner.__name__}.{name}")
+
+
+def _patch(module: Any, seam: Seam, patches: Patches) -> None:
+    import torch._functorch.config as functorch_config
+
+    cache = module.AOTAutogradCache
+
+    def try_load(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if _torch_wants_its_own():
+            return original(*args, **kwargs)
+        active, current, token = _ACTIVE.set(True), _CURRENT.set(None), seam.begin()
+        try:
+            return original(*args, **kwargs)
+        finally:
+            _ACTIVE.reset(active)
+            _CURRENT.reset(current)
+            seam.end(token)
+
+    def key(original: Callable[..., Any], mod: Any, inputs: Any, config: Any, *rest: Any, **kwargs: Any) -> Any:
+        if not _ACTIVE.get():
+            return original(mod, inputs, config, *rest, **kwargs)
+        extra = kwargs.get("compiler_config_extra", rest[0] if rest else None)
+        request = _request(mod, inputs, config, extra)
+        found = seam.key(request)
+        if found is None:
+            raise module.BypassAOTAutogradCache("aot_cache compiles this graph without a cache; see aot_cache.events()")
+        _CURRENT.set(request)
+        return found, []
+
+    def lookup(original: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Any:
+        request = _CURRENT.get()
+        if request is None or not key.startswith(PREFIX):
+            return original(key, *args, **kwargs)
+        loaded = seam.load(key, request)
+        return None if loaded is None else (loaded, loaded.content)
+
+    def save(original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
+        if not key.startswith(PREFIX):
+            return original(key, entry, *args, **kwargs)
+        return None if entry is None else seam.save(key, entry)
+
+    def make_entry(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            seam.unserializable(error)
+            return None
+
+    def write(original: Callable[..., Any], key: str, content: bytes, *args: Any, **kwargs: Any) -> Any:
+        return None if seam.adopt(key, content) else original(key, content, *args, **kwargs)
+
+    patches.wrap(module, "autograd_cache_key", key)
+    patches.wrap_static(cache, "try_load", try_load)
+    patches.wrap_static(cache, "_lookup", lookup)
+    patches.wrap_static(cache, "save", save)
+    patches.wrap_static(cache, "make_entry", make_entry)
+    patches.wrap_static(cache, "_write_to_local_cache", write)
+    # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile.
+    patches.set(functorch_config, "bundled_autograd_cache", True)
+
+
+def _torch_wants_its_own() -> bool:
+    """torch's precompile and ahead-of-time modes bring a cache protocol of their own."""
+    import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
+
+    return bool(getattr(dynamo, "caching_precompile", False) or getattr(functorch, "bypass_autograd_cache_key", False))
+
+
+_FLAGS = (
+    "num_params_buffers keep_inference_input_mutations is_export no_tangents dynamic_shapes static_input_indices "
+    "pre_dispatch ignore_shape_env force_non_lazy_backward_lowering export_trace_joint disable_functionalization "
+    "_disable_torch_fn_metadata_mode"
+).split()
+
+
+def _request(mod: Any, inputs: Sequence[Any], config: Any, extra: Any) -> Request:
+    flags: dict[str, Any] = {name: getattr(config, name, None) for name in _FLAGS}
+    for name in ("cudagraphs", "forward_is_partitioned", "cudagraphs_bwd_override"):
+        value = getattr(extra, name, None)
+        flags[name] = bool(value) if value is not None else None
+    return Request(
+        graph=getattr(mod, "gm", mod),
+        inputs=inputs,
+        flags=flags,
+        decompositions=config.decompositions,
+        sources=config.aot_autograd_arg_pos_to_source or (),
+        config=config,
+        extra=extra,
+    )
+
+
+def obstacle() -> str:
+    """Why torch's compile of the current graph cannot be described by a key; '' if it can."""
+    import torch._inductor.config as inductor
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fake_mode is None or context.fake_mode.shape_env is None:
+        return "the graph is compiled outside torch.compile, without a shape environment"
+    if context.fakify_first_call:
+        return "fakify_first_call is on"
+    if inductor.freezing:
+        return "inductor.freezing bakes parameter values into the code"
+    if inductor.aot_inductor.use_runtime_constant_folding:
+        return "inductor.aot_inductor.use_runtime_constant_folding is on"
+    if CompilerBisector.bisection_enabled:
+        return "the compiler bisector is on"
+    return ""

@@ -1,0 +1,70 @@
+"""When this process compiles, and what it compiles without AOTAutograd's cache ever being asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .late import AfterImport
+from .patches import Patches
+
+
+class CompileWatch:
+    """Calls `start(is_backward)` and `end()` around every compile of torch.compile, lazily compiled backwards included."""
+
+    def __init__(self, start: Callable[[bool], None], end: Callable[[], None]) -> None:
+        self._start, self._end = start, end
+
+    def attach(self) -> None:
+        """Register with Dynamo; again and again is fine, since torch._dynamo.reset() forgets callbacks."""
+        from torch._dynamo.callback import callback_handler
+
+        if self._on_start not in callback_handler.start_callbacks:
+            callback_handler.register_start_callback(self._on_start)
+        if self._on_end not in callback_handler.end_callbacks:
+            callback_handler.register_end_callback(self._on_end)
+
+    def detach(self) -> None:
+        from torch._dynamo.callback import callback_handler
+
+        if self._on_start in callback_handler.start_callbacks:
+            callback_handler.remove_start_callback(self._on_start)
+        if self._on_end in callback_handler.end_callbacks:
+            callback_handler.remove_end_callback(self._on_end)
+
+    def _on_start(self, args: Any) -> None:
+        self._start(args.callback_trigger.name == "LAZY_BACKWARD")
+
+    def _on_end(self, args: Any) -> None:
+        self._end()
+
+
+def watch_backends(patches: Patches, around: Callable[[str, Callable[[], Any]], Any]) -> AfterImport:
+    """Have every call of a backend by Dynamo go through `around(name of the backend, call)`."""
+
+    def call_user_compiler(original: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
+        return around(_name(output_graph.compiler_fn), lambda: original(output_graph, *args, **kwargs))
+
+    def patch(module: Any) -> None:
+        patches.wrap(module.OutputGraph, "call_user_compiler", call_user_compiler)
+
+    return AfterImport("torch._dynamo.output_graph", patch)
+
+
+def _name(backend: Any) -> str:
+    while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+        backend = inner
+    name = getattr(backend, "compiler_name", None) or getattr(backend, "__name__", None)
+    return str(name or type(backend).__qualname__)
+
+
+def caching_is_off() -> str:
+    """Which of torch's switches turns AOTAutograd's cache off; '' if none does."""
+    import torch._functorch.config as functorch
+    import torch.compiler.config as shared
+
+    if shared.force_disable_caches:
+        return "torch.compiler.config.force_disable_caches (TORCHINDUCTOR_FORCE_DISABLE_CACHES)"
+    if not functorch.enable_autograd_cache:
+        return "torch._functorch.config.enable_autograd_cache (TORCHINDUCTOR_AUTOGRAD_CACHE)"
+    return ""

@@ -1,0 +1,163 @@
+"""AOTAutograd's compiled results: taken apart before they are stored, brought to life after they were read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch._guards import DuplicateInputs, StorageOverlap, TracingContext
+
+from ..errors import NotSerializable
+from .aot import Request
+
+_TEXTS = {"text.joint": "aot_joint_graph_str", "text.forward": "aot_forward_graph_str"}
+_TEXTS |= {"text.backward": "aot_backward_graph_str"}
+
+
+def prepare(entry: Any) -> None:
+    """Make a fresh result ready for serialisation, as torch does before its own save."""
+    entry.pre_save()
+
+
+def kind(entry: Any) -> str:
+    return "inference" if entry.compiled_bw is None else "training"
+
+
+def guards(entry: Any) -> str | None:
+    """The expression over the shapes of the inputs that must hold, or None."""
+    return entry.guards_expr or None
+
+
+def seconds(entry: Any) -> dict[str, float]:
+    """Compile time by phase. torch does not time a bundled backward; the caller may know better."""
+    forward, backward = entry.forward_time_taken_ns or 0, entry.backward_time_taken_ns or 0
+    return {"forward": forward / 1e9, "backward": backward / 1e9}
+
+
+def set_backward_seconds(entry: Any, value: float) -> None:
+    entry.backward_time_taken_ns = int(value * 1e9)
+
+
+def take_texts(entry: Any) -> dict[str, str]:
+    """The readable graphs and generated code of an entry; the graphs are removed from it."""
+    texts = {}
+    for section, attribute in _TEXTS.items():
+        if text := getattr(entry, attribute):
+            texts[section] = text
+            setattr(entry, attribute, None)
+    for section, graph in _graphs(entry).items():
+        if source := getattr(graph, "source_code", None):
+            texts[f"text.source.{section}"] = source
+    return texts
+
+
+def put_texts(entry: Any, texts: Mapping[str, str]) -> None:
+    for section, attribute in _TEXTS.items():
+        if section in texts:
+            setattr(entry, attribute, texts[section])
+
+
+def sources(entry: Any) -> list[str]:
+    """The Python code that Inductor generated, forward first."""
+    return [code for graph in _graphs(entry).values() if (code := getattr(graph, "source_code", None))]
+
+
+def revive(entry: Any, request: Request) -> Any:
+    """The callable that AOTAutograd would have returned; adds the entry's shape guards to the shape environment."""
+    import torch._functorch._aot_autograd.autograd_cache as module
+
+    return entry.wrap_post_compile(list(request.inputs), request.config, module.create_fx_config(request.extra))
+
+
+def holds(expression: str, request: Request) -> bool:
+    """Whether the shape guards of an entry hold for the request's inputs."""
+    import torch._functorch._aot_autograd.autograd_cache as module
+    from torch.fx.experimental.symbolic_shapes import guarding_hint_or_throw
+
+    hints = [guarding_hint_or_throw(s) for s in module.AOTAutogradCache._filter_backed_symints(request.inputs)]
+    return bool(module.AOTAutogradCache.evaluate_guards(expression, hints))
+
+
+def rename_symbols(entry: Any, names: Mapping[str, str]) -> None:
+    """Rename shape symbols, old to new, in what an entry says in terms of the first process's symbols."""
+    changed = {old: new for old, new in names.items() if old != new}
+    if not changed:
+        return
+    pattern = re.compile(r"\b(" + "|".join(map(re.escape, changed)) + r")\b")
+    for graph in _graphs(entry).values():
+        strides = getattr(graph, "output_strides", None)
+        if strides is not None:
+            graph.output_strides = [
+                None if row is None else tuple(pattern.sub(lambda m: changed[m[1]], str(text)) for text in row)
+                for row in strides
+            ]
+
+
+def _graphs(entry: Any) -> dict[str, Any]:
+    graphs = {"forward": entry.compiled_fw.result}
+    if entry.compiled_bw is not None:
+        graphs["backward"] = entry.compiled_bw.result
+    return graphs
+
+
+# While it compiles, AOTAutograd adds guards on how inputs alias; a hit must add them again.
+
+
+def alias_guard_count() -> int:
+    context = TracingContext.try_get()
+    return 0 if context is None else len(context.guards_context.aotautograd_guards)
+
+
+def alias_guards(since: int, sources: Sequence[Any]) -> list[list[Any]]:
+    """Guards added after the first `since`, as plain data in terms of input positions.
+
+    Raises:
+        NotSerializable: a guard speaks of something that is not an input.
+    """
+    context = TracingContext.try_get()
+    found = [] if context is None else context.guards_context.aotautograd_guards[since:]
+    positions = {source: index for index, source in enumerate(sources) if source is not None}
+
+    def at(source: Any) -> int:
+        if source not in positions:
+            raise NotSerializable(f"an alias guard on {source}, which is not an input of the graph")
+        return positions[source]
+
+    plain: list[list[Any]] = []
+    for guard in found:
+        if isinstance(guard, DuplicateInputs):
+            plain.append(["duplicate", at(guard.input_source_a), at(guard.input_source_b)])
+        elif isinstance(guard, StorageOverlap):
+            plain.append(["overlap", *([at(s) for s in g] for g in (guard.overlapping_sources, guard.non_overlapping_sources))])
+        else:
+            raise NotSerializable(f"an alias guard of type {type(guard).__name__}")
+    return plain
+
+
+def add_alias_guards(plain: Sequence[Sequence[Any]], sources: Sequence[Any]) -> None:
+    """Give Dynamo the guards that `alias_guards` took down."""
+    context = TracingContext.try_get()
+    if context is None or not plain:
+        return
+    for name, first, second in plain:
+        if name == "duplicate":
+            guard: Any = DuplicateInputs(sources[first], sources[second])
+        else:
+            guard = StorageOverlap([sources[i] for i in first], [sources[i] for i in second])
+        context.guards_context.aotautograd_guards.append(guard)
+
+
+def graph_name(graph: torch.fx.GraphModule) -> str:
+    """The class of the outermost module, or the function, that the graph was captured from."""
+    for node in graph.graph.nodes:
+        stack = node.meta.get("nn_module_stack")
+        if stack:
+            owner = next(iter(stack.values()))[1]
+            return owner if isinstance(owner, str) else owner.__qualname__
+    for node in graph.graph.nodes:
+        lines = [line for line in (node.meta.get("stack_trace") or "").splitlines() if line.strip().startswith("File ")]
+        if lines:
+            return lines[0].rsplit(" in ", 1)[-1].strip()
+    return "graph"
