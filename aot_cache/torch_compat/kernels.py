@@ -23,6 +23,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from ..errors import AotCacheError, ForeignEntry, HookMismatch
 from .patches import Patches
 
@@ -132,13 +134,13 @@ def serving(table: Mapping[str, Loader], isa: str) -> Iterator[Serving]:
 
 def _set_tensor_pointer() -> None:
     # Each kernel library reads it when it is loaded; torch's own loader sets it every time.
-    guards = importlib.import_module("torch")._C._dynamo.guards
+    guards = torch._C._dynamo.guards
     os.environ["_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR"] = str(guards._torchinductor_pyobject_tensor_data_ptr)
 
 
 def _prepare_cpu(isa: str) -> str:
     # Linux grants AMX to a process that asks. Torch asks in the probe that a hit skips; unasked, AMX is SIGILL.
-    if "amx" in isa and not importlib.import_module("torch").cpu._init_amx():
+    if "amx" in isa and not torch.cpu._init_amx():
         return "the system does not grant AMX to this process"
     return ""
 
