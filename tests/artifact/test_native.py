@@ -72,7 +72,10 @@ def test_a_library_is_loaded_from_its_bytes(ask: Ask) -> None:
     assert (counts.loaded, counts.rebuilt) == (["f-select"], {})
 
 
-def test_libraries_that_follow_each_other_on_one_descriptor_are_not_mistaken(ask: Ask) -> None:
+def test_libraries_that_follow_each_other_on_one_descriptor_are_not_mistaken(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "_private_file", lambda data: pytest.fail("memory did not do"))
     first, second = extension("select"), extension("syslog")
     before = set(os.listdir("/proc/self/fd"))
     with native.serve(table(select=first, syslog=second), Shelf(first, second)):
