@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..artifact import codec, envelope
+from ..artifact import codec, envelope, native
 from ..errors import AotCacheError, EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
 from ..key import parts
 from ..key.build import graph_key
@@ -18,7 +18,7 @@ from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason, Refuse
 from ..settings import Settings
 from ..store.base import Store
 from ..store.opening import Opened
-from ..torch_compat import aot, entries, tensors
+from ..torch_compat import aot, entries, kernels, tensors
 from .flights import Flights
 
 log = logging.getLogger("aot_cache")
@@ -50,6 +50,7 @@ class GraphCache:
 
     def close(self) -> None:
         self._flights.close()
+        kernels.uninstall()
 
     @property
     def _store(self) -> Store:
@@ -81,6 +82,7 @@ class GraphCache:
         def build() -> str | None:
             try:
                 _ = self._store
+                kernels.install()
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
             except CannotKey as error:
@@ -185,7 +187,10 @@ class GraphCache:
         pending: Pending = request.notes["pending"]
         theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
         entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
-        function = entries.revive(entry, request)
+        with native.serve(manifest.extra["kernels"], self._store.get) as serving:
+            function = entries.revive(entry, request)
+        for why in serving.rebuilt.values():
+            self._warn(f"a kernel of {manifest.name} was compiled again: {why}")
         entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
         forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))
         return aot.Loaded(function, bytes(content), forward, backward)
@@ -216,6 +221,10 @@ class GraphCache:
             sections = {"result": codec.dump(entry)} | codec.encode_texts(texts)
         finally:
             entries.put_texts(entry, texts)
+        # The libraries go first: an entry that was published is complete.
+        bundle = native.bundle(entries.sources(entry))
+        for name, library in bundle.libraries.items():
+            self._store.put(native.store_name(name), library)
         manifest = envelope.Manifest(
             key=pending.key.digest,
             parts=pending.key.parts,
@@ -225,7 +234,7 @@ class GraphCache:
             created=time.time(),
             seconds=seconds,
             facts=facts(),
-            extra={"symbols": pending.symbols, "alias_guards": alias_guards},
+            extra={"symbols": pending.symbols, "alias_guards": alias_guards, "kernels": bundle.table},
         )
         return _name(aot.PREFIX + pending.key.digest, manifest.guards), envelope.pack(manifest, sections)
 

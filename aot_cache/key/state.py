@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -47,7 +46,7 @@ def ambient_part() -> KeyPart:
 def environment_part() -> KeyPart:
     """The torch build, Python, processor and accelerators that the compiled code is for."""
     facts = {f"torch.{name}": value for name, value in versions.build().items()}
-    facts |= _python() | {"cpu.capability": state.cpu_capability(), "cpu.flags": cpu_flags()}
+    facts |= _python() | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
     facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
     facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
     return _named("environment", facts)
@@ -100,14 +99,20 @@ def _python() -> dict[str, str]:
 
 
 @functools.cache
-def cpu_flags() -> str:
-    """Digest of the instruction set flags that the kernel reports: `-march=native` code needs all that it saw."""
+def vector_features() -> str:
+    """The vector and matrix instructions that the kernel reports: they decide which source code Inductor writes.
+
+    What else `-march=native` code needs is checked where an entry's libraries are loaded.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
     flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    return hashlib.blake2b(" ".join(sorted(flags)).encode(), digest_size=8).hexdigest()
+    return " ".join(sorted(flag for flag in flags if flag.startswith(_VECTOR)))
+
+
+_VECTOR = ("amx", "avx", "fma", "f16c", "sse4_2", "asimd", "neon", "sve", "bf16", "fphp", "i8mm", "vx", "altivec", "vsx")
 
 
 def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
