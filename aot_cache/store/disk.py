@@ -179,11 +179,12 @@ class DiskStore:
                 why = f"the index was locked for {TIMEOUT:.0f} s, or cannot be written"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from None
             except (KeyError, ValueError, TypeError, AssertionError) as error:
-                why = f"the index is damaged ({error!r}); `aot-cache verify --fix` says more"
+                why = f"its index is damaged ({error!r}); remove the directory"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from error
 
     def _opened(self) -> diskcache.Cache:
         connection = self._table.connection
+        connection.retry()
         if self._cache is None or connection.identity() != self._cache_of:
             diskcache, disk = _diskcache()
             text = str(self.directory)
