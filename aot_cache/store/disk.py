@@ -191,6 +191,9 @@ class DiskStore:
             if os.path.expandvars(os.path.expanduser(text)) != text:
                 raise StoreError(f"cannot use {text}: diskcache would replace '~' and '$' in the path")
             connection.create()
+            with connection.transaction():
+                # diskcache would wait a minute for an index that somebody keeps locked; this waits TIMEOUT.
+                pass
             self._cache = diskcache.Cache(text, timeout=TIMEOUT, disk=disk, **_SETTINGS)
             self._cache_of = connection.identity()
         return self._cache

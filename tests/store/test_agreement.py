@@ -102,7 +102,7 @@ def test_a_value_larger_than_the_store_is_refused_and_the_old_one_stands(any_sto
     assert any_store.get("a") == b"old"
 
 
-def test_the_largest_allowed_value_is_kept_and_takes_the_place_of_all_others(any_store: MemoryStore | DiskStore) -> None:
+def test_the_largest_allowed_value_takes_the_place_of_all_others(any_store: MemoryStore | DiskStore) -> None:
     any_store.put("a", b"a")
     any_store.put("b", b"x" * LIMIT)
     assert [entry.name for entry in any_store.entries()] == ["b"]
