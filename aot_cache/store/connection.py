@@ -28,7 +28,7 @@ class Connection:
         self.path = directory / NAME
         self.lock = threading.RLock()
         self._writable = writable
-        self._immutable = False
+        self._immutable = self._less = False
         self._open: tuple[sqlite3.Connection, int, Any] | None = None
         with _all_lock:
             _all.add(self)
@@ -70,6 +70,8 @@ class Connection:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection | None]:
         """The same, in a transaction that writes."""
+        with self.lock:
+            self.retry()
         with self.use() as connection:
             if connection is None:
                 yield None
@@ -104,18 +106,25 @@ class Connection:
                 with suppress(FileNotFoundError):
                     os.unlink(self.path.with_name(name))
 
+    def retry(self) -> None:
+        """Before a write: forget a connection that can only read, since that may have changed."""
+        if self._less:
+            self.close()
+
     def _connect(self) -> sqlite3.Connection | None:
-        if self._writable:
-            return self._opened("mode=rw")
         self._immutable = False
-        try:
-            return self._opened("mode=ro")
-        except sqlite3.OperationalError as error:
-            if "locked" in str(error):
-                raise
-            # SQLite wants a second file next to the index, which cannot be made where nobody may write.
-            self._immutable = True
-            return self._opened("immutable=1")
+        # SQLite wants a second file next to the index even to read; where nobody can make one, nobody writes.
+        ways = ["mode=rw", "mode=ro", "immutable=1"] if self._writable else ["mode=ro", "immutable=1"]
+        for way in ways:
+            try:
+                opened = self._opened(way)
+            except sqlite3.OperationalError as error:
+                if way == ways[-1] or "locked" in str(error):
+                    raise
+                continue
+            self._less, self._immutable = way != ways[0], way == ways[-1]
+            return opened
+        return None
 
     def _opened(self, how: str) -> sqlite3.Connection | None:
         uri = f"file:{quote(os.fsencode(self.path))}?{how}"

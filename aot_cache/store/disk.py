@@ -179,17 +179,21 @@ class DiskStore:
                 why = f"the index was locked for {TIMEOUT:.0f} s, or cannot be written"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from None
             except (KeyError, ValueError, TypeError, AssertionError) as error:
-                why = f"the index is damaged ({error!r}); `aot-cache verify --fix` says more"
+                why = f"its index is damaged ({error!r}); remove the directory"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from error
 
     def _opened(self) -> diskcache.Cache:
         connection = self._table.connection
+        connection.retry()
         if self._cache is None or connection.identity() != self._cache_of:
             diskcache, disk = _diskcache()
             text = str(self.directory)
             if os.path.expandvars(os.path.expanduser(text)) != text:
                 raise StoreError(f"cannot use {text}: diskcache would replace '~' and '$' in the path")
             connection.create()
+            with connection.transaction():
+                # diskcache would wait a minute for an index that somebody keeps locked; this waits TIMEOUT.
+                pass
             self._cache = diskcache.Cache(text, timeout=TIMEOUT, disk=disk, **_SETTINGS)
             self._cache_of = connection.identity()
         return self._cache

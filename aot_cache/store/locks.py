@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -75,7 +74,7 @@ class KeyLock:
                         on_wait(time.monotonic() - started)
             self._lock = lock
             with suppress(OSError):
-                self.path.write_text(f"pid {os.getpid()} on {socket.gethostname()}\n")
+                self.path.write_text(f"pid {os.getpid()} on {os.uname().nodename}\n")
         return True
 
     def release(self) -> None:

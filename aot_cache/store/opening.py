@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -74,17 +75,18 @@ def _make(directory: Path, existing: Path) -> None:
 def _check_final(directory: Path, readonly: bool) -> None:
     link, found = os.lstat(directory), os.stat(directory)
     if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(20, "it is not a directory")
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
     if stat.S_ISLNK(link.st_mode):
         _check_owner(directory, link, directory, (os.geteuid(), 0))
         _check_ancestors(Path(os.path.realpath(directory)).parent, directory)
     _check_owner(directory, found, directory, (os.geteuid(), 0) if readonly else (os.geteuid(),))
     if found.st_mode & _OTHERS_WRITE:
-        raise _unsafe(directory, directory, found, f"`chmod 700 {directory}`, or set AOT_CACHE_DIR to another directory")
+        remedy = f"`chmod 700 {directory}`, or set AOT_CACHE_DIR to another directory"
+        raise _unsafe(directory, directory, found, remedy)
 
 
 def _check_ancestors(parent: Path, directory: Path) -> None:
-    """Nobody else may be able to put another directory in the place of this one: along the path as given, and as it is."""
+    """Nobody else may be able to put another directory in this one's place: along the path as given, and as it is."""
     real = Path(os.path.realpath(parent))
     for ancestor in dict.fromkeys([*reversed([parent, *parent.parents]), *reversed([real, *real.parents])]):
         link = os.lstat(ancestor)

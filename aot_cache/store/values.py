@@ -83,7 +83,7 @@ def size_of(directory: Path, filename: str) -> int | None:
 
 
 def remove(directory: Path, filename: object) -> None:
-    """Remove the file if it is one of ours. Trouble is left to `verify`: the row that named the file is gone already."""
+    """Remove the file if it is one of ours. What stays is left to `verify`: the row is gone already."""
     if is_filename(filename):
         with suppress(OSError):
             os.unlink(directory / str(filename))
