@@ -169,6 +169,16 @@ def test_a_pickle_in_the_index_is_never_loaded(store: DiskStore, tmp_path: Path)
     assert mark.exists()
 
 
+@pytest.mark.parametrize("mode", [0, 3, 4, None, b"\x02"])
+@pytest.mark.parametrize("data", [b"small", LARGE])
+def test_a_row_of_another_mode_is_not_ours(store: DiskStore, mode: object, data: bytes) -> None:
+    store.put("a", data)
+    sql(store, "UPDATE Cache SET mode = ?", mode)
+    with pytest.raises(StoreError, match="did not write"):
+        store.get("a")
+    assert fixed(store) == ["a"]
+
+
 @pytest.mark.parametrize("filename", ["../outside", "{outside}", "values/../../outside", "values/aa/../../../outside"])
 def test_a_row_cannot_lead_out_of_the_directory(store: DiskStore, filename: str) -> None:
     outside = store.directory.parent / "outside"
