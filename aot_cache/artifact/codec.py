@@ -39,6 +39,8 @@ _BUILTINS = frozenset(
     "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple type NoneType "
     "Ellipsis NotImplemented".split()
 )
+# Values that pickle by name.
+_CONSTANTS = (torch.dtype, torch.layout, torch.memory_format, torch.qscheme)
 _STANDARD = frozenset(
     {
         ("collections", "OrderedDict"),
@@ -110,7 +112,7 @@ class _Unpickler(pickle.Unpickler):
         known = module.split(".")[0] in _PACKAGES or module in sys.modules
         found = super().find_class(module, name) if known else None
         # The class must live where the pickle says it does: "torch.x" "os.system" must not lead elsewhere.
-        if isinstance(found, type) and _is_allowed_class(found, module):
+        if isinstance(found, type) and _is_allowed_class(found, module) or isinstance(found, _CONSTANTS):
             return found
         raise EnvelopeError(f"the compiled result names {module}.{name}, which is not allowed")
 
