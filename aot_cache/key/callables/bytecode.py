@@ -175,6 +175,7 @@ class _Scan:
             index += 1
         const = step.argval if step and step.opname == "LOAD_CONST" and type(step.argval) is str else ""
         if before is not None and before.opname in _GLOBAL and before.argval in _LOOKUPS:
+            self.unseen.update(UNSEEN & {const})
             return Use(name, tuple(attrs), const, "getattr")
         if const:
             after = self._at(index + 1)

@@ -16,7 +16,7 @@ from types import (
 from typing import Any
 
 from . import origin
-from .functions import foreign, resolve, source_facts
+from .functions import foreign, refuse_dynamic, resolve, source_facts
 from .node import FOLLOW, Edge, Node, Unidentified, is_a, portable_module, type_name
 
 _HEAP_TYPE = 1 << 9
@@ -44,6 +44,7 @@ def namespace(cls: type) -> Mapping[str, Any]:
 def class_(cls: type) -> Node:
     """A class: a distribution's by name and version, the user's with its bases and members."""
     facts = {"module": portable_module(_own(cls, "__module__")), "qualname": _own(cls, "__qualname__")}
+    refuse_dynamic(facts["module"], facts["qualname"])
     if not cls.__flags__ & _HEAP_TYPE:
         return Node("class", facts | source_facts(facts["module"]))
     owner = _owner(cls)

@@ -6,36 +6,56 @@ import functools
 import os
 import sys
 from collections.abc import Iterator
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 
 from . import lookup, origin
 from .bytecode import read
 from .leaf import encode
 from .node import FOLLOW, Edge, Named, Node, Unidentified, is_a, portable_module
 
+# By module and name: what finds code, names or source text in ways that the caller's bytecode does not show.
 _DYNAMIC = frozenset(
     "builtins.eval builtins.exec builtins.globals builtins.__import__ importlib.import_module importlib.reload "
-    "importlib.__import__ importlib._bootstrap.__import__ sys._getframe sys._getframemodulename inspect.currentframe "
-    "inspect.stack gc.get_objects gc.get_referrers gc.get_referents runpy.run_path runpy.run_module "
-    "pkgutil.resolve_name os.getenv".split()
+    "importlib.__import__ importlib._bootstrap.__import__ importlib.util.module_from_spec _imp.create_dynamic "
+    "importlib.util.spec_from_file_location sys._getframe sys._getframemodulename sys._current_frames "
+    "inspect.currentframe inspect.stack inspect.getsource inspect.getsourcelines inspect.getdoc inspect.getcomments "
+    "inspect.get_annotations typing.get_type_hints traceback.extract_stack traceback.format_stack "
+    "gc.get_objects gc.get_referrers gc.get_referents runpy.run_path runpy.run_module pkgutil.resolve_name os.getenv "
+    "ctypes.CDLL ctypes.PyDLL ctypes.WinDLL torch.utils.cpp_extension.load torch.utils.cpp_extension.load_inline".split()
 )
-_STDLIB_SINGLEDISPATCH = functools.singledispatch(lambda x: x).__code__  # type: ignore[attr-defined]
+_NEVER_FOREIGN = frozenset(
+    (type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, BuiltinFunctionType)
+    + (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
+)
+_WRAPPERS = (staticmethod, classmethod, property, functools.partial, functools.cached_property, MethodType)
+_SINGLEDISPATCH = functools.singledispatch(lambda x: x).__code__  # type: ignore[attr-defined]
 
 
 def function(fn: FunctionType) -> Node:
     """A function: its code, and if it is the user's, all that the code reads."""
     module = portable_module(fn.__module__)
-    _refuse_dynamic(module, fn.__name__)
+    refuse_dynamic(module, fn.__name__)
     code = read(fn.__code__)
     facts = {"module": module, "qualname": fn.__qualname__, "code": code.digest}
-    if fn.__code__ is _STDLIB_SINGLEDISPATCH:
+    if fn.__code__ is _SINGLEDISPATCH:
         return Node("singledispatch", facts, list(_registrations(fn)))
     owner = _owner(fn)
     if owner is None:
         edges = [*_defaults(fn), *lookup.reads(fn, code), *_attributes(fn)]
         return Node("function", facts, edges)
     facts["distribution"] = str(owner)
-    if resolve(fn.__module__, fn.__qualname__) is fn or resolve(fn.__module__, fn.__name__) is fn:
+    if origin.of_module_named(module) is not None and (
+        resolve(fn.__module__, fn.__qualname__) is fn or resolve(fn.__module__, fn.__name__) is fn
+    ):
         # The distribution made it when it was imported; but look at what was wrapped, which may be somebody else's.
         return Node("function", facts, [edge for edge in _cells(fn) if _is_plain(edge.value)])
     return Node("function", facts, [*_defaults(fn), *_cells(fn)])
@@ -49,7 +69,7 @@ def builtin(fn: BuiltinFunctionType) -> Node:
     if owner is not None and not is_a(owner, ModuleType) and resolve(fn.__module__, fn.__name__) is not fn:
         return Node("builtin", facts, [Edge("self", "", owner)])
     module = fn.__module__ or (owner.__name__ if is_a(owner, ModuleType) else "")
-    _refuse_dynamic(module, fn.__name__)
+    refuse_dynamic(module, fn.__name__)
     return Node("builtin", {"module": module} | facts | source_facts(module))
 
 
@@ -93,16 +113,26 @@ def _owner(fn: FunctionType) -> origin.Origin | None:
     return owner if isinstance(where, str) and os.path.normcase(where) == os.path.normcase(file) else None
 
 
-def foreign(fn: object, owner: origin.Origin) -> bool:
-    """Whether a member of a distribution's class is a function that user code put there."""
-    if type(fn) in (staticmethod, classmethod):
-        fn = fn.__func__
-    if not is_a(fn, FunctionType) or origin.of_file(fn.__code__.co_filename) is not None:
+def foreign(member: object, owner: origin.Origin) -> bool:
+    """Whether a member of a class of the distribution `owner` was put there by user code."""
+    kind = type(member)
+    if kind is FunctionType:
+        return _is_users(member)
+    if kind in _NEVER_FOREIGN:
         return False
-    where = fn.__globals__.get("__file__")
-    if fn.__code__.co_filename.startswith("<") and isinstance(where, str):  # generated: it is its module's
+    if kind in _WRAPPERS:
+        return any(foreign(getattr(member, name, None), owner) for name in ("__func__", "func", "fget", "fset", "fdel"))
+    loaded = sys.modules.get((member if is_a(member, type) else kind).__module__)
+    return is_a(loaded, ModuleType) and origin.of_module(loaded) is None
+
+
+def _is_users(fn: FunctionType) -> bool:
+    file, where = fn.__code__.co_filename, fn.__globals__.get("__file__")
+    if origin.of_file(file) is not None:
+        return False
+    if file.startswith("<") and isinstance(where, str):  # generated code belongs to the module it was generated for
         return origin.of_file(where) is None
-    return os.path.isabs(fn.__code__.co_filename) or fn.__globals__.get("__name__") == "__main__"
+    return os.path.isabs(file) or fn.__globals__.get("__name__") == "__main__"
 
 
 def _defaults(fn: FunctionType) -> Iterator[Edge]:
@@ -139,6 +169,6 @@ def _registrations(fn: FunctionType) -> Iterator[Edge]:
     yield from (Edge("registered", name, found[name]) for name in sorted(found))
 
 
-def _refuse_dynamic(module: str, name: str) -> None:
+def refuse_dynamic(module: str, name: str) -> None:
     if f"{module}.{name}" in _DYNAMIC:
         raise Unidentified(f"`{name}` finds what it uses at run time", remedy=FOLLOW)

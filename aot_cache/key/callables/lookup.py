@@ -120,6 +120,8 @@ def _follow(kind: str, use: Use, value: object) -> Iterator[Edge]:
         _refuse_place(attrs[0])
         value = portable_module(value.__name__) if attrs[0] == "__name__" else _step(value, attrs[0])
         label = f"{label}.{attrs.pop(0)}"
+    if value is sys.modules:
+        raise Unidentified("it reads `sys.modules`", remedy=FOLLOW)
     if (variable := _environment(use, value, attrs)) is not None:
         yield Edge("environment", variable, os.environ.get(variable))
         return

@@ -88,22 +88,22 @@ def _unknown(cls: type) -> Unidentified:
 
 def _state(obj: object, cls: type, solid: type) -> Iterator[Edge]:
     """The attributes in the object's dictionary and slots, by name."""
-    found: dict[str, object] = {}
-    for ancestor in type.__dict__["__mro__"].__get__(cls):
-        for name, member in classes.namespace(ancestor).items():
-            if name == "__dict__" and type(member) is types.GetSetDescriptorType:
-                for key, value in member.__get__(obj).items():
-                    found[key] = value
-            elif name == "__dict__":
+    attributes: dict[str, object] = {}
+    for depth, ancestor in enumerate(type.__dict__["__mro__"].__get__(cls)):
+        members = classes.namespace(ancestor)
+        if (dictionary := members.get("__dict__")) is not None:
+            if type(dictionary) is not types.GetSetDescriptorType:
                 raise Unidentified(f"object of type {type_name(cls)}, which hides its attributes")
-            elif type(member) is types.MemberDescriptorType and not issubclass(solid, ancestor):
-                try:
-                    found[f"{ancestor.__qualname__}.{name}"] = member.__get__(obj)
-                except AttributeError:
-                    pass
-    if not all(type(name) is str for name in found):
+            attributes |= dictionary.__get__(obj)
+        for name in sorted(name for name, m in members.items() if type(m) is types.MemberDescriptorType):
+            try:
+                if not issubclass(solid, ancestor):
+                    yield Edge("slot", f"{depth}.{name}", members[name].__get__(obj))
+            except AttributeError:  # an empty slot
+                pass
+    if not all(type(name) is str for name in attributes):
         raise Unidentified(f"object of type {type_name(cls)}, with an attribute whose name is not a string")
-    yield from (Edge("attribute", name, found[name]) for name in sorted(found) if name not in _LEFT_OUT)
+    yield from (Edge("attribute", name, attributes[name]) for name in sorted(attributes) if name not in _LEFT_OUT)
 
 
 def _sequence(values: Callable[[Any], Any]) -> Callable[[Any], list[Edge]]:
