@@ -60,6 +60,8 @@ def _instance(obj: object, cls: type) -> Node:
 
 def _solid(cls: type) -> type:
     """The built-in class that says how objects of `cls` are laid out, once all their state is known to be in view."""
+    if cls in _CONTENT:
+        return cls
     ancestors = type.__dict__["__mro__"].__get__(cls)
     solid, slots = object, 0
     for ancestor in ancestors:
@@ -92,13 +94,14 @@ def _state(obj: object, cls: type, solid: type) -> Iterator[Edge]:
     for depth, ancestor in enumerate(type.__dict__["__mro__"].__get__(cls)):
         members = classes.namespace(ancestor)
         if (dictionary := members.get("__dict__")) is not None:
-            if type(dictionary) is not types.GetSetDescriptorType:
+            if type(dictionary) not in (types.GetSetDescriptorType, types.MemberDescriptorType):
                 raise Unidentified(f"object of type {type_name(cls)}, which hides its attributes")
             attributes |= dictionary.__get__(obj)
+        if ancestor is solid:
+            break
         for name in sorted(name for name, m in members.items() if type(m) is types.MemberDescriptorType):
             try:
-                if not issubclass(solid, ancestor):
-                    yield Edge("slot", f"{depth}.{name}", members[name].__get__(obj))
+                yield Edge("slot", f"{depth}.{name}", members[name].__get__(obj))
             except AttributeError:  # an empty slot
                 pass
     if not all(type(name) is str for name in attributes):
@@ -106,15 +109,10 @@ def _state(obj: object, cls: type, solid: type) -> Iterator[Edge]:
     yield from (Edge("attribute", name, attributes[name]) for name in sorted(attributes) if name not in _LEFT_OUT)
 
 
-def _sequence(values: Callable[[Any], Any]) -> Callable[[Any], list[Edge]]:
-    return lambda obj: [Edge("item", str(i), value) for i, value in enumerate(values(obj))]
-
-
 def _pairs(items: Callable[[Any], Any]) -> Callable[[Any], list[Edge]]:
     def edges(obj: Any) -> list[Edge]:
         found = list(items(obj))
-        keys = [Edge("key", str(i), key) for i, (key, _) in enumerate(found)]
-        return keys + [Edge("item", str(i), value) for i, (_, value) in enumerate(found)]
+        return [Edge("keys", "", tuple(k for k, _ in found)), Edge("values", "", tuple(v for _, v in found))]
 
     return edges
 
@@ -173,9 +171,10 @@ _CONTENT: dict[type, Callable[[Any], list[Edge]]] = {
     str: _whole(str.__str__),
     bytes: _whole(lambda obj: bytes.__getitem__(obj, slice(None))),
     bytearray: _whole(bytes),
-    tuple: _sequence(tuple.__iter__),
-    list: _sequence(list.__iter__),
-    collections.deque: lambda obj: [*_fields("maxlen")(obj), *_sequence(collections.deque.__iter__)(obj)],
+    # As one tuple, which is quick where all items are plain values.
+    tuple: _whole(lambda obj: tuple(tuple.__iter__(obj))),
+    list: _whole(lambda obj: tuple(list.__iter__(obj))),
+    collections.deque: lambda obj: [*_fields("maxlen")(obj), *_whole(tuple)(obj)],
     array.array: lambda obj: [*_fields("typecode")(obj), *_whole(array.array.tobytes)(obj)],
     dict: _pairs(dict.items),
     collections.OrderedDict: _pairs(collections.OrderedDict.items),
@@ -192,7 +191,7 @@ _CONTENT: dict[type, Callable[[Any], list[Edge]]] = {
     type(collections.namedtuple("_", "a").a): _reduced,  # type: ignore[attr-defined]
     operator.itemgetter: _reduced,
     operator.attrgetter: _reduced,
-    operator.methodcaller: lambda obj: _whole(lambda o: o.__reduce__())(obj),
+    operator.methodcaller: _whole(lambda obj: obj.__reduce__()),
     types.GenericAlias: _fields("__origin__", "__args__"),
     types.UnionType: _fields("__args__"),
     typing.TypeVar: _fields("__name__"),

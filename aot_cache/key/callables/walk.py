@@ -18,7 +18,7 @@ from .node import Edge, Node, Unidentified
 from .objects import describe
 
 Values = Callable[[object], Union[bytes, "tuple[bytes, object]", None]]
-_MOST_VISITS = 200_000
+_MOST_VISITS = 100_000
 
 
 @dataclass(frozen=True)
