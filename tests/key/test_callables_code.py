@@ -128,8 +128,8 @@ def test_mutual_recursion_ends_and_each_body_counts(load: Load) -> None:
 
 
 def test_a_chain_of_calls_may_be_longer_than_the_recursion_limit(load: Load) -> None:
-    source = "\n".join(f"def f{i}(x):\n    return f{i + 1}(x)" for i in range(3000))
-    last = "\ndef f3000(x):\n    return x + {}"
+    source = "\n".join(f"def f{i}(x):\n    return f{i + 1}(x)" for i in range(1200))
+    last = "\ndef f1200(x):\n    return x + {}"
     assert digest(load(source + last.format(1)).f0) != digest(load(source + last.format(2)).f0)
 
 
