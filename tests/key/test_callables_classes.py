@@ -41,7 +41,10 @@ BASE = """
 COUNTS = {
     "a class attribute": ("rate = 0.5", "rate = 0.25"),
     "a method": ("return self.rate", "return -self.rate"),
-    "a static method": ("        def static(x):\n            return x", "        def static(x):\n            return -x"),
+    "a static method": (
+        "        def static(x):\n            return x",
+        "        def static(x):\n            return -x",
+    ),
     "static or not": ("@staticmethod", "@classmethod"),
     "a class method": ("return cls.rate", "return -cls.rate"),
     "a property": ("return 1", "return 3"),
@@ -138,7 +141,9 @@ def test_a_subclass_of_a_builtin_counts_with_content_class_and_state(load: Load,
 
 
 GENERATED = {
-    "dataclass": "@dataclasses.dataclass\nclass A:\n    x: int = {}\n    y: list = dataclasses.field(default_factory=list)",
+    "dataclass": (
+        "@dataclasses.dataclass\nclass A:\n    x: int = {}\n    y: list = dataclasses.field(default_factory=list)"
+    ),
     "frozen dataclass": "@dataclasses.dataclass(frozen=True, order=True)\nclass A:\n    x: int = {}",
     "slots dataclass": "@dataclasses.dataclass(slots=True)\nclass A:\n    x: int = {}",
     "namedtuple": "A = collections.namedtuple('A', 'x y', defaults=[{}])",
@@ -173,6 +178,47 @@ def test_using_an_enum_does_not_change_it(load: Load) -> None:
     flag.ONE | flag.TWO
     assert digest(flag) == before
     assert digest(flag.ONE | flag.TWO) not in (digest(flag.ONE), digest(flag.TWO))
+
+
+def test_what_a_member_of_an_enum_carries_counts(load: Load) -> None:
+    source = "import enum\nclass A(enum.Enum):\n    ONE = 1\nA.ONE.extra = {}"
+    assert digest(load(source.format(1)).A) != digest(load(source.format(2)).A)
+
+
+def test_what_is_registered_with_an_abstract_class_counts_and_its_caches_do_not(load: Load) -> None:
+    module = load("import abc\nclass A(abc.ABC): pass\nclass B: pass\nclass C: pass")
+    before = digest(module.A)
+    assert not isinstance(module.B(), module.A)
+    assert digest(module.A) == before
+    module.A.register(module.B)
+    module.A.register(module.C)
+    after = digest(module.A)
+    other = load("import abc\nclass A(abc.ABC): pass\nclass B: pass\nclass C: pass\nA.register(C)\nA.register(B)")
+    assert before != after == digest(other.A)
+
+
+def test_an_object_that_fails_when_it_is_looked_at_is_refused(load: Load) -> None:
+    source = "class M(type):\n    __module__ = property(lambda cls: 1 / 0)\nclass A(metaclass=M): pass\na = A()"
+    with pytest.raises(Unidentified, match="cannot be looked at"):
+        identity(load(source).a)
+
+
+def test_hash_and_equality_of_the_items_of_a_set_are_not_called(load: Load) -> None:
+    source = """
+        CALLS = []
+        class A:
+            def __hash__(self):
+                CALLS.append(1)
+                return 1
+        class S(set): pass
+        ITEMS = [{A()}, S([A()])]
+    """
+    module = load(source)
+    calls = len(module.CALLS)
+    for item in module.ITEMS:
+        item_digest = digest(item)
+        assert item_digest == digest(item)
+    assert len(module.CALLS) == calls
 
 
 def test_an_instance_of_a_dataclass_counts_by_value(load: Load) -> None:

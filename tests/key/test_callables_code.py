@@ -216,7 +216,8 @@ def test_what_a_cache_holds_does_not_count(load: Load) -> None:
 
 
 def test_every_registration_of_a_singledispatch_function_counts(load: Load) -> None:
-    source = "import functools\n@functools.singledispatch\ndef f(x):\n    return 1\n@f.register\ndef _(x: int):\n    return {}"
+    source = "import functools\n@functools.singledispatch\ndef f(x):\n    return 1\n"
+    source += "@f.register\ndef _(x: int):\n    return {}"
     module = load(source.format(2))
     before = digest(module.f)
     assert before == digest(load(source.format(2)).f) != digest(load(source.format(3)).f)
@@ -274,7 +275,8 @@ def test_an_undefined_global_is_known_as_such(load: Load) -> None:
 
 
 def test_a_class_made_inside_a_function_does_not_depend_on_its_line(load: Load) -> None:
-    source = "def f(x):\n    class A:\n        def g(self):\n            self.b = {}\n            self.a = 1\n    return A"
+    source = "def f(x):\n    class A:\n        def g(self):\n            self.b = {}\n"
+    source += "            self.a = 1\n    return A"
     before = digest(load(source.format(1)).f)
     assert digest(load("\n" * 300 + source.format(1)).f) == before
     assert digest(load(source.format(2)).f) != before

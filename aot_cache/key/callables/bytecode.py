@@ -25,6 +25,8 @@ _SKIPPED = frozenset("EXTENDED_ARG CACHE PUSH_NULL NOP RESUME PRECALL NOT_TAKEN 
 _GLOBAL = frozenset("LOAD_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split())
 _ATTRIBUTE = frozenset("LOAD_ATTR LOAD_METHOD STORE_ATTR DELETE_ATTR".split())
 _SUBSCRIPT = frozenset("BINARY_SUBSCR STORE_SUBSCR DELETE_SUBSCR".split())
+_CALLS = frozenset("CALL CALL_FUNCTION CALL_METHOD".split())
+_SIMPLE = frozenset("LOAD_CONST LOAD_SMALL_INT LOAD_FAST LOAD_FAST_BORROW LOAD_GLOBAL LOAD_DEREF".split())
 _LOOKUPS = ("getattr", "hasattr")
 
 
@@ -127,6 +129,18 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
     return [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
 
 
+def _targets(code: CodeType) -> frozenset[int]:
+    """Which of `_instructions` are jumped to."""
+    found, index, jumped = set(), 0, False
+    for step in dis.get_instructions(code):
+        jumped = jumped or step.is_jump_target
+        if step.opname not in _SKIPPED:
+            if jumped:
+                found.add(index)
+            index, jumped = index + 1, False
+    return frozenset(found)
+
+
 def _pairs(steps: list[dis.Instruction]) -> Iterator[tuple[dis.Instruction, dis.Instruction | None]]:
     return zip(steps, [*steps[1:], None])
 
@@ -140,6 +154,7 @@ class _Scan:
         self.imports: set[Import] = set()
         self.unseen: set[str] = set()
         self._steps = _instructions(code)
+        self._targets = _targets(code)
         self._cells, self._outer = frozenset(code.co_cellvars + code.co_freevars), frozenset(code.co_freevars)
         for index, step in enumerate(self._steps):
             if step.opname in _GLOBAL:
@@ -169,22 +184,40 @@ class _Scan:
             self.locals.add(self._use(index, last))
 
     def _use(self, index: int, name: str) -> Use:
-        before, attrs, index = self._at(index - 1), [], index + 1
+        start, attrs, index = index, [], index + 1
         while (step := self._at(index)) is not None and step.opname in _ATTRIBUTE:
             attrs.append(step.argval)
             index += 1
         const = step.argval if step and step.opname == "LOAD_CONST" and type(step.argval) is str else ""
-        if before is not None and before.opname in _GLOBAL and before.argval in _LOOKUPS:
+        before = self._at(start - 1)
+        if before is None or start in self._targets:  # another value may be on the stack
+            return Use(name, tuple(attrs), *self._const(index, const))
+        if before.opname in _GLOBAL and before.argval in _LOOKUPS:
+            const = const if self._called(index, 2) else ""
             self.unseen.update(UNSEEN & {const})
             return Use(name, tuple(attrs), const, "getattr")
-        if const:
-            after = self._at(index + 1)
-            item = after is not None and (after.opname in _SUBSCRIPT or after.argrepr == "[]")
-            return Use(name, tuple(attrs), const, "item" if item else "argument")
-        if step is not None and step.opname == "CONTAINS_OP" and before is not None and type(before.argval) is str:
+        if step is not None and step.opname == "CONTAINS_OP" and type(before.argval) is str:
             if before.opname == "LOAD_CONST":
                 return Use(name, tuple(attrs), before.argval, "in")
-        return Use(name, tuple(attrs))
+        return Use(name, tuple(attrs), *self._const(index, const))
+
+    def _const(self, index: int, const: str) -> tuple[str, str]:
+        """How the constant string at `index` is used together with what was loaded before it."""
+        after = self._at(index + 1)
+        if const and after is not None:
+            if after.opname in _SUBSCRIPT or (after.opname == "BINARY_OP" and after.argrepr == "[]"):
+                return const, "item"
+            if self._called(index, 1):
+                return const, "argument"
+        return "", ""
+
+    def _called(self, index: int, arguments: int) -> bool:
+        """Whether the constant at `index` is the last argument of so many, or the last but one before a default."""
+        after, then = self._at(index + 1), self._at(index + 2)
+        if after is not None and after.opname in _CALLS:
+            return after.argval == arguments
+        simple = after is not None and after.opname in _SIMPLE
+        return simple and then is not None and then.opname in _CALLS and then.argval == arguments + 1
 
     def _import(self, index: int) -> None:
         step, level, wanted = self._steps[index], self._steps[index - 2].argval, self._steps[index - 1].argval

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import enum
 import sys
@@ -28,12 +29,18 @@ _LEFT_OUT = frozenset(
     "_abc_cache _abc_negative_cache _abc_negative_cache_version __dataclass_fields__".split()
 )
 _ENUM_LEFT_OUT = frozenset(
-    "_member_map_ _member_names_ _value2member_map_ _unhashable_values_ _unhashable_values_map_ _hashable_values_".split()
+    "_member_map_ _member_names_ _value2member_map_ _unhashable_values_ _unhashable_values_map_ "
+    "_hashable_values_".split()
 )
+_MEMBER_LEFT_OUT = frozenset(("_name_", "_value_", "__objclass__", "_sort_order_"))
 _MODULE_LEFT_OUT = frozenset(
     "__annotations__ __builtins__ __cached__ __doc__ __file__ __loader__ __name__ __package__ __path__ __spec__ "
     "__warningregistry__ __annotate__ __conditional_annotations__".split()
 )
+
+
+# What was registered with an abstract class decides isinstance, and only this shows it.
+_get_dump = getattr(abc, "_get_dump", None)
 
 
 def namespace(cls: type) -> Mapping[str, Any]:
@@ -98,7 +105,11 @@ def _members(cls: type) -> Iterator[Edge]:
         found = type.__getattribute__(cls, "_member_map_")
         skipped = _LEFT_OUT | _ENUM_LEFT_OUT | found.keys()
         for name, member in found.items():
-            yield Edge("member", name, (member._name_, member._value_))
+            extra = sorted((k, v) for k, v in vars(member).items() if k not in _MEMBER_LEFT_OUT)
+            yield Edge("member", name, (member._name_, member._value_, tuple(extra)))
+    if _get_dump is not None and "_abc_impl" in members:
+        registered = [reference() for reference in _get_dump(cls)[0]]
+        yield Edge("registered", "", frozenset(c for c in registered if c is not None))
     if (fields := members.get("__dataclass_fields__")) is not None:
         yield Edge("member", "__dataclass_fields__", tuple(_field(field) for field in fields.values()))
     for name in sorted(name for name in members if name not in skipped):

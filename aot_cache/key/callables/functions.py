@@ -30,7 +30,8 @@ _DYNAMIC = frozenset(
     "inspect.currentframe inspect.stack inspect.getsource inspect.getsourcelines inspect.getdoc inspect.getcomments "
     "inspect.get_annotations typing.get_type_hints traceback.extract_stack traceback.format_stack "
     "gc.get_objects gc.get_referrers gc.get_referents runpy.run_path runpy.run_module pkgutil.resolve_name os.getenv "
-    "ctypes.CDLL ctypes.PyDLL ctypes.WinDLL torch.utils.cpp_extension.load torch.utils.cpp_extension.load_inline".split()
+    "ctypes.CDLL ctypes.PyDLL ctypes.WinDLL torch.utils.cpp_extension.load "
+    "torch.utils.cpp_extension.load_inline".split()
 )
 _NEVER_FOREIGN = frozenset(
     (type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, BuiltinFunctionType)
@@ -167,6 +168,8 @@ def _registrations(fn: FunctionType) -> Iterator[Edge]:
     if len(found) != len(fn.registry):
         raise Unidentified("two classes of one name are registered with a singledispatch function")
     yield from (Edge("registered", name, found[name]) for name in sorted(found))
+    its_own = ("register", "dispatch", "registry", "_clear_cache")
+    yield from (edge for edge in _attributes(fn) if edge.name not in its_own)
 
 
 def refuse_dynamic(module: str, name: str) -> None:

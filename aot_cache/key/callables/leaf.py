@@ -55,7 +55,7 @@ def _moment(value: Any) -> tuple[object, ...]:
     return value.replace(tzinfo=None).isoformat(), value.fold, value.tzinfo
 
 
-# hex(), not str(): a decimal string has a limit of 4300 digits. The bits of a float tell 0.0 from -0.0 and nan from nan.
+# hex(), not str(): a decimal string has a limit of 4300 digits. The bits of a float tell 0.0 from -0.0.
 _ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
     type(None): _fixed("none"),
     type(Ellipsis): _fixed("ellipsis"),

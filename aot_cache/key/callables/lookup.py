@@ -1,6 +1,6 @@
 """What user code reads outside itself: globals, builtins, closure, imports, and attributes of modules that it names.
 
-A chain such as `mod.helper` is followed through the modules in it; everything else that a name stands for is taken whole.
+A chain such as `mod.helper` is followed through the modules in it; all else that a name stands for is taken whole.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def _imported(names: Mapping[str, object], wanted: Import) -> object:
     name = wanted.module
     if wanted.level:
         package = names.get("__package__") or str(names.get("__name__")).rpartition(".")[0]
-        name = importlib.util.resolve_name("." * wanted.level + name, str(package))
+        try:
+            name = importlib.util.resolve_name("." * wanted.level + name, str(package))
+        except ImportError:
+            return Named("relative import outside a package")
     if name not in sys.modules:
         return _not_loaded(name)
     module = sys.modules[name]
@@ -98,7 +101,10 @@ def _not_loaded(name: str) -> Named:
     if top in sys.modules:
         owner = origin.of_module_named(top)
     else:
-        spec = importlib.util.find_spec(top)
+        try:
+            spec = importlib.util.find_spec(top)
+        except (ImportError, ValueError):
+            raise Unidentified(f"it imports `{name}`, which cannot be found") from None
         if spec is None:
             return Named("not installed")
         standard = spec.origin in ("built-in", "frozen")

@@ -55,7 +55,8 @@ def _instance(obj: object, cls: type) -> Node:
     edges += _CONTENT[solid](obj)
     if solid in _WITHOUT_ATTRIBUTES and cls is solid:
         return Node(cls.__name__, {}, edges)
-    return Node("instance" if cls is not solid else cls.__name__, {}, [*edges, *_state(obj, cls, solid)], type_name(cls))
+    kind = cls.__name__ if cls is solid else "instance"
+    return Node(kind, {}, [*edges, *_state(obj, cls, solid)], type_name(cls))
 
 
 def _solid(cls: type) -> type:
@@ -106,6 +107,8 @@ def _state(obj: object, cls: type, solid: type) -> Iterator[Edge]:
                 pass
     if not all(type(name) is str for name in attributes):
         raise Unidentified(f"object of type {type_name(cls)}, with an attribute whose name is not a string")
+    if "__module__" in attributes:  # copied from a wrapped function
+        attributes["__module__"] = portable_module(attributes["__module__"])
     yield from (Edge("attribute", name, attributes[name]) for name in sorted(attributes) if name not in _LEFT_OUT)
 
 
@@ -180,8 +183,9 @@ _CONTENT: dict[type, Callable[[Any], list[Edge]]] = {
     collections.OrderedDict: _pairs(collections.OrderedDict.items),
     collections.defaultdict: _default_dict,
     types.MappingProxyType: _pairs(lambda obj: obj.items()),
-    set: _whole(lambda obj: frozenset(set.__iter__(obj))),
-    frozenset: _whole(lambda obj: frozenset(frozenset.__iter__(obj))),
+    # union copies the items with their hashes, where frozenset() would call their __hash__.
+    set: _whole(lambda obj: frozenset().union(obj)),
+    frozenset: _whole(lambda obj: frozenset().union(obj)),
     slice: _fields("start", "stop", "step"),
     property: _fields("fget", "fset", "fdel"),
     staticmethod: _fields("__func__"),
@@ -192,10 +196,11 @@ _CONTENT: dict[type, Callable[[Any], list[Edge]]] = {
     operator.itemgetter: _reduced,
     operator.attrgetter: _reduced,
     operator.methodcaller: _whole(lambda obj: obj.__reduce__()),
+    functools.singledispatchmethod: _fields("dispatcher", "func"),
     types.GenericAlias: _fields("__origin__", "__args__"),
     types.UnionType: _fields("__args__"),
     typing.TypeVar: _fields("__name__"),
     typing.ParamSpec: _fields("__name__"),
     logging.Logger: _logger,
 }
-_WITHOUT_ATTRIBUTES = frozenset(_CONTENT) - {types.SimpleNamespace, functools.partial}
+_WITHOUT_ATTRIBUTES = frozenset(_CONTENT) - {types.SimpleNamespace, functools.partial, type(functools.lru_cache(len))}

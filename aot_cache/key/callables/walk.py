@@ -78,6 +78,12 @@ class Walk:
             return describe(obj) if known is None else _given(known)
         except Unidentified as problem:
             raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
+        except (RecursionError, MemoryError):
+            raise
+        except Exception as problem:  # user code may run after all: a property of a metaclass, a __getattr__
+            trouble = f"{type(problem).__name__}: {problem}"
+            reason = f"object of type {type(obj).__name__}, which cannot be looked at ({trouble})"
+            raise Unidentified(reason, str(place or "")) from problem
 
     def _number(self, obj: object) -> str:
         number, self._count = f"{self._part}#{self._count}", self._count + 1
