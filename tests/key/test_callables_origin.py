@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from aot_cache.key.callables import identity, origin
+from aot_cache.key.callables import Unidentified, identity, origin
 
 from .callables_support import Load, digest, load  # noqa: F401
 
@@ -143,3 +143,24 @@ def test_a_users_compiled_function_stands_by_the_content_of_its_file(
         monkeypatch.setitem(sys.modules, "user_ext", module)
         made.append(digest(module))
     assert made[0] == made[1] != made[2]
+
+
+def test_a_compiled_function_of_a_kind_of_its_own_is_known_by_its_place() -> None:
+    numpy = pytest.importorskip("numpy")
+    made = [digest(fn) for fn in (numpy.add, numpy.subtract, numpy.sum, numpy.where)]
+    assert len(set(made)) == 4
+    assert identity(numpy.sum).parts["distribution"] == f"numpy {numpy.__version__}"
+    with pytest.raises(Unidentified, match="numpy.ufunc"):
+        identity(numpy.frompyfunc(abs, 1, 1))
+    with pytest.raises(Unidentified, match="numpy.ndarray"):
+        identity(numpy.zeros(1))
+
+
+def test_a_function_of_a_users_module_in_c_is_not_known_by_its_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    from aot_cache.key.callables.functions import source_facts
+
+    module = ModuleType("user_plain")
+    vars(module).update(__file__=__file__)
+    monkeypatch.setitem(sys.modules, "user_plain", module)
+    with pytest.raises(Unidentified, match="compiled code of module `user_plain`"):
+        source_facts("user_plain")

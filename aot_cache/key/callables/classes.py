@@ -75,8 +75,8 @@ def module(mod: ModuleType) -> Node:
         raise Unidentified(f"module `{facts['module']}` of type {type_name(type(mod))}", remedy=FOLLOW)
     if owner is not None:
         return Node("module", facts | {"distribution": str(owner)})
-    if (origin.file_of(mod) or ".py").endswith((".so", ".pyd")):
-        return Node("module", facts | source_facts(mod.__name__))
+    if (library := origin.library_digest(mod)) is not None:
+        return Node("module", facts | {"library": library})
     names = sorted(name for name in vars(mod) if name not in _MODULE_LEFT_OUT)
     return Node("module", facts, [Edge("member", name, vars(mod)[name]) for name in names])
 

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import classes, functions
+from . import classes, functions, origin
 from .node import Edge, Node, Unidentified, portable_module, type_name
 
 _HEAP_TYPE, _MANAGED_DICT, _POINTER = 1 << 9, 1 << 4, tuple.__itemsize__
@@ -37,16 +37,23 @@ def describe(obj: object) -> Node:
         return classes.module(obj)
     if issubclass(type(cls), enum.EnumMeta):
         return Node("enum member", {"name": str(obj._name_)}, [Edge("class", "", cls), Edge("value", "", obj._value_)])
-    if cls.__name__ == "ufunc" and cls.__module__ == "numpy":
-        return _ufunc(obj)
-    return _instance(obj, cls)
+    try:
+        return _instance(obj, cls)
+    except Unidentified:
+        if (node := _compiled(obj, cls)) is not None:
+            return node
+        raise
 
 
-def _ufunc(obj: Any) -> Node:
-    for module in ("numpy", "scipy.special"):
-        if functions.resolve(module, obj.__name__) is obj:
-            return Node("ufunc", {"module": module, "qualname": obj.__name__} | functions.source_facts(module))
-    raise Unidentified(f"ufunc `{obj.__name__}`, which is not numpy's own")
+def _compiled(obj: object, cls: type) -> Node | None:
+    """A function of a kind that an extension made (a ufunc, Cython's): what its module holds under its name."""
+    if not callable(obj) or origin.of_module_named(str(cls.__module__)) is None:
+        return None
+    name = getattr(obj, "__qualname__", None) or getattr(obj, "__name__", None)
+    for module in (getattr(obj, "__module__", None), cls.__module__, "scipy.special"):
+        if isinstance(module, str) and isinstance(name, str) and functions.resolve(module, name) is obj:
+            return Node("compiled", {"module": module, "qualname": name} | functions.source_facts(module))
+    return None
 
 
 def _instance(obj: object, cls: type) -> Node:

@@ -29,6 +29,7 @@ class Origin(NamedTuple):
 
 
 PYTHON = Origin(sys.implementation.name, platform.python_version())
+_COMPILED = (".so", ".pyd")
 _STDLIB = {os.path.normcase(os.path.dirname(os.__file__)), os.path.normcase(sysconfig.get_path("stdlib"))}
 _SITE = re.compile(r"(.*[/\\](?:site|dist)-packages)[/\\](.+)", re.DOTALL)
 
@@ -79,13 +80,15 @@ def file_of(module: ModuleType) -> str | None:
 
 
 def library_digest(module: ModuleType) -> str | None:
-    """Digest of the file of a user's extension module; None if it has no file."""
+    """Digest of the file of a user's extension module; None if it is not a compiled one."""
     file = file_of(module)
+    if file is None or not file.endswith(_COMPILED):
+        return None
     try:
-        stat = os.stat(file) if file else None
+        stat = os.stat(file)
     except OSError:
         return None
-    return _file_digest(file, stat.st_size, stat.st_mtime_ns) if file and stat else None
+    return _file_digest(file, stat.st_size, stat.st_mtime_ns) 
 
 
 @lru_cache(maxsize=64)
