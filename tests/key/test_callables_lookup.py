@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-
 import pytest
-
 
 from .callables_support import Load, digest, load  # noqa: F401
 

@@ -153,8 +153,9 @@ def identity(obj: object, values: Values | None = None) -> Identity:
     values: asked first about every object that is not a plain value or container. It returns the object's identity as
     bytes, or as bytes and a further object to follow, or None to leave the object to the rules here.
 
-    What a function is called with is input, not code: methods that it calls on its parameters and what it reads from
-    files or the network are not followed. Nor is the state of installed distributions: name and version stand for them.
+    What a function is called with is input, not code: methods that it calls on its parameters (or on what it computes)
+    and what it reads from files, clocks or the network are not followed. Nor is what installed distributions call and
+    hold themselves: name and version stand for it, so a patch deep inside one is seen only where user code names it.
 
     Raises:
         Unidentified: something that it reaches has no identity; says what and how it was reached.
