@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from . import errors
+
 if TYPE_CHECKING:
     from .outcome import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["disable", "enable", "enabled", "events", "stats"]
+__all__ = ["disable", "enable", "enabled", "errors", "events", "stats"]
 
 
 def enable(**settings: Any) -> None:

@@ -109,7 +109,9 @@ class GraphCache:
             if loaded is None and self._writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
-                    loaded, reason = self._find(key, request)
+                    loaded, again = self._find(key, request)
+                    # What was discarded the first time is absent the second.
+                    reason = reason if again is Reason.ABSENT else again
             if loaded is not None:
                 self._flights.land(key)
                 saved = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
