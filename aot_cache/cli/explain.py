@@ -24,11 +24,12 @@ from ..outcome import Reason
 from ..store.readonly import ReadonlyStore
 from . import report
 from .entries import GRAPH, Graph, load, not_one, reading, resolve
+from .graph_text import changed_lines
 from .history import Event, Process, processes
 
 HELP = "say why something was compiled, or what differs between two keys"
 
-# So many differences of one miss on a terminal; a program gets all.
+# So many differences, and lines of the graph, of one miss on a terminal; a program gets all.
 _SHOWN = 20
 
 
@@ -59,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return 1
-    _print(_one(store, reported, known[0]) if len(known) == 1 else _two(*known), arguments.json)
+    _print(_one(store, reported, known[0]) if len(known) == 1 else _two(store, *known), arguments.json)
     return 0
 
 
@@ -74,7 +75,7 @@ def _last(store: ReadonlyStore, reported: Sequence[Process]) -> dict[str, Any]:
     about = last and {"started": last.started, "pid": last.pid, "program": last.program}
     return {
         "process": about,
-        "events": [_explained(firsts[same], times, stored) for same, times in events.items()],
+        "events": [_explained(store, firsts[same], times, stored) for same, times in events.items()],
         "looked_at": len(stored),
     }
 
@@ -83,12 +84,12 @@ def _without_time(event: Event) -> tuple[str, ...]:
     return event.outcome, event.key, event.name, event.reason, event.detail, event.remedy
 
 
-def _explained(event: Event, times: int, stored: Sequence[Manifest]) -> dict[str, Any]:
+def _explained(store: ReadonlyStore, event: Event, times: int, stored: Sequence[Manifest]) -> dict[str, Any]:
     answer = {name: value for name, value in asdict(event).items() if name != "parts"} | {"times": times}
     # What was published later, the entry of this very miss included, explains nothing.
     before = [one for one in stored if one.created < event.time]
     if event.reason == Reason.ABSENT.value:
-        answer |= _nearest(event, before, alike_only=True)
+        answer |= _nearest(store, event, before, alike_only=True)
     elif event.reason == Reason.GUARD.value:
         answer["guards"] = [one.guards for one in before if one.key == event.key]
     return answer
@@ -103,22 +104,30 @@ def _one(store: ReadonlyStore, reported: Sequence[Process], known: Known) -> dic
         for event in process.events
         if event.key == known.key
     ]
-    answer = {"key": known.key, "name": known.name, **_nearest(known, stored), "reports": reports}
+    answer = {"key": known.key, "name": known.name, **_nearest(store, known, stored), "reports": reports}
     return answer | {"looked_at": len(stored)}
 
 
-def _two(old: Known, new: Known) -> dict[str, Any]:
-    return {"old": old.key, "new": new.key, "differences": _plain(diff(old.parts, new.parts))}
+def _two(store: ReadonlyStore, old: Known, new: Known) -> dict[str, Any]:
+    return {"old": old.key, "new": new.key} | _differences(store, old, new)
 
 
-def _nearest(of: Known | Event, stored: Sequence[Manifest], alike_only: bool = False) -> dict[str, Any]:
+def _nearest(
+    store: ReadonlyStore, of: Known | Event, stored: Sequence[Manifest], alike_only: bool = False
+) -> dict[str, Any]:
     """The entry most like `of`; with `alike_only`, none that has neither its graph nor its name."""
     near = nearest(of.name, of.parts, stored)
     same = _same(of, near) if near else None
     if near is None or alike_only and same is None:
-        return {"nearest": None, "differences": []}
+        return {"nearest": None, "differences": [], "lines": []}
     about = {"key": near.key, "name": near.name, "created": near.created, "same": same}
-    return {"nearest": about, "differences": _plain(diff(near.parts, of.parts))}
+    return {"nearest": about} | _differences(store, near, of)
+
+
+def _differences(store: ReadonlyStore, old: Known | Manifest, new: Known | Event) -> dict[str, Any]:
+    found = diff(old.parts, new.parts)
+    lines = changed_lines(store, old.key, new.key) if any(one.part == "graph" for one in found) else []
+    return {"differences": [asdict(one) for one in found], "lines": lines}
 
 
 def _same(of: Known | Event, near: Manifest) -> str | None:
@@ -126,10 +135,6 @@ def _same(of: Known | Event, near: Manifest) -> str | None:
     if graphs[0] & graphs[1]:
         return "graph"
     return "name" if of.name == near.name else None
-
-
-def _plain(differences: Sequence[Difference]) -> list[dict[str, str | None]]:
-    return [asdict(one) for one in differences]
 
 
 def _find(store: ReadonlyStore, reported: Sequence[Process], wanted: str) -> Known | None:
@@ -190,7 +195,9 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
     yield from (("guards", guards or "none", "text") for guards in one.get("guards", ()))
     if "nearest" in one:
         yield from _nearest_rows(one["nearest"])
-    yield from _difference_rows(one.get("differences", ()))
+    differences = [str(Difference(**difference)) for difference in one.get("differences", ())]
+    yield from _bounded("differs", differences)
+    yield from _bounded("line", one.get("lines", ()))
     for past in one.get("reports", ()):
         why = "; ".join(past[name] for name in ("detail", "remedy") if past[name])
         yield "reported", past["time"], "time"
@@ -206,8 +213,8 @@ def _nearest_rows(near: dict[str, Any] | None) -> Iterator[report.Fact]:
     yield "nearest.same", near["same"] or "neither graph nor name", "text"
 
 
-def _difference_rows(differences: Sequence[dict[str, Any]]) -> Iterator[report.Fact]:
-    shown = differences[:_SHOWN] if report.on_terminal() else differences
-    yield from (("differs", str(Difference(**one)), "text") for one in shown)
-    if len(shown) < len(differences):
-        yield "differs", f"... and {len(differences) - len(shown)} more (--json has all)", "text"
+def _bounded(title: str, texts: Sequence[str]) -> Iterator[report.Fact]:
+    shown = texts[:_SHOWN] if report.on_terminal() else texts
+    yield from ((title, text, "text") for text in shown)
+    if len(shown) < len(texts):
+        yield title, f"... and {len(texts) - len(shown)} more (--json has all)", "text"
