@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import threading
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 Kind = Literal["graph", "frame"]
 
@@ -84,6 +84,24 @@ class Failed(_WithReason):
 
 
 Outcome = Union[Hit, Miss, Bypass, Refused, Failed]
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain values, with the same names for every kind; seconds, and no reason for a hit."""
+    if isinstance(outcome, Hit):
+        reason, detail, remedy = None, "", ""
+    else:
+        reason, detail, remedy = outcome.reason.value, outcome.detail, outcome.remedy
+    return {
+        "outcome": type(outcome).__name__.lower(),
+        "kind": outcome.kind,
+        "key": outcome.key,
+        "seconds": outcome.seconds,
+        "reason": reason,
+        "detail": detail,
+        "remedy": remedy,
+    }
+
 
 _COUNTED_AS = {"Hit": "hit", "Miss": "miss", "Bypass": "bypass", "Refused": "bypass"}
 _NAMES = tuple(f"{kind}_{what}" for kind in ("graph", "frame") for what in ("hit", "miss", "bypass")) + ("error",)

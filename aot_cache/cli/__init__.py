@@ -11,12 +11,20 @@ import traceback
 from collections.abc import Sequence
 
 from ..errors import AotCacheError, SettingError
-from . import clear, doctor, inspect, prune, stats, verify
+from . import clear, doctor, explain, inspect, prune, stats, verify
 from .report import flush, note, printable
 
 YES, NO, USAGE, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
-_VERBS = {"inspect": inspect, "stats": stats, "verify": verify, "prune": prune, "clear": clear, "doctor": doctor}
+_VERBS = {
+    "inspect": inspect,
+    "stats": stats,
+    "explain": explain,
+    "verify": verify,
+    "prune": prune,
+    "clear": clear,
+    "doctor": doctor,
+}
 _CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, problem found); 2 usage; 3 unexpected; 130 interrupted"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from ..store.base import Entry
 from ..store.disk import DiskStore
 from ..store.opening import check_directory
 from ..store.readonly import ReadonlyStore
-from .report import progress
+from .report import printable, progress
 
 GRAPH, KERNEL = "g-", "k-"
 _GRAPH_NAME = re.compile(r"g-([0-9a-f]{32})\.([0-9a-f]{16})")
@@ -148,3 +148,9 @@ def fault(name: str, data: bytes) -> str | None:
     except EnvelopeError as error:
         return str(error)
     return None
+
+
+def not_one(key: str, keys: Sequence[str]) -> str:
+    """What to say of a prefix that starts none or several `keys`."""
+    shown = repr(printable(key))
+    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph has the key {shown}"

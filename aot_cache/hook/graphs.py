@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..artifact import codec, envelope, native
-from ..errors import AotCacheError, EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
+from ..artifact import alike, codec, envelope, native
+from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
 from ..key import parts
 from ..key.build import graph_key
 from ..key.encode import CannotKey
@@ -18,8 +18,10 @@ from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason, Refuse
 from ..settings import Settings
 from ..store.base import Store
 from ..store.opening import Opened
+from ..store.readonly import ReadonlyStore
 from ..torch_compat import aot, entries, kernels, tensors
 from .flights import Flights
+from .history import History
 
 log = logging.getLogger("aot_cache")
 T = TypeVar("T")
@@ -45,6 +47,7 @@ class GraphCache:
         self._opened: Store | None = None
         self._writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
+        self.history = History(settings)
         self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
 
@@ -118,13 +121,15 @@ class GraphCache:
                 self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
             elif self._settings.assert_hit:
                 self._flights.land(key)
-                detail = self._nearest(request.notes["pending"].key)
+                pending: Pending = request.notes["pending"]
+                looking = ReadonlyStore(self._settings.directory)
+                detail = alike.differences(looking, aot.PREFIX, pending.name, pending.key.parts)
             return loaded
 
         loaded = self._fail_open(look_up, lambda error: None, key)
         if loaded is None:
             self._pending[key] = request.notes["pending"]
-            self._end(Miss, key, started, reason, detail)
+            self._end(Miss, key, started, reason, detail, of=self._pending[key])
         return loaded
 
     def save(self, key: str, entry: Any) -> None:
@@ -260,29 +265,18 @@ class GraphCache:
             self._end(Failed, key, started, Reason.INTERNAL, repr(error))
             return otherwise(error)
 
-    def _end(self, kind: type[Any], key: str | None, started: float, reason: Reason, detail: str = "", remedy: str = "") -> None:
-        outcome: Outcome = kind("graph", key, time.perf_counter() - started, reason, detail, remedy)
+    def _end(
+        self, kind: type[Any], key: str | None, started: float, reason: Reason, *text: str, of: Pending | None = None
+    ) -> None:
+        outcome: Outcome = kind("graph", key, time.perf_counter() - started, reason, *text)
         self._ledger.add(outcome)
+        self.history.record(outcome, *((of.name, of.key.parts) if of else ()))
         log.info("aot_cache: %s", outcome)
 
     def _warn(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             log.warning("aot_cache: %s", text)
-
-    def _nearest(self, key: parts.CacheKey) -> str:
-        """What differs between `key` and the entry most like it, for the message of an asserted hit."""
-        known: dict[str, tuple[parts.KeyPart, ...]] = {}
-        for stored in sorted(self._store.entries(aot.PREFIX), key=lambda e: -e.used)[:200]:
-            try:
-                known[stored.name] = envelope.Envelope(self._store.get(stored.name) or b"").manifest.parts
-            except AotCacheError:
-                continue
-        name = parts.nearest(key.parts, known)
-        if name is None:
-            return "the cache is empty"
-        changes = parts.diff(known[name], key.parts)
-        return f"nearest entry {name} differs in " + "; ".join(map(str, changes[:20]))
 
 
 def _name(key: str, guards: str | None) -> str:

@@ -51,7 +51,9 @@ class Installation:
 
     def _could_not_join(self, error: Exception) -> None:
         self.failure = error
-        LEDGER.add(Failed("graph", None, 0.0, Reason.INTERNAL, str(error)))
+        outcome = Failed("graph", None, 0.0, Reason.INTERNAL, str(error))
+        LEDGER.add(outcome)
+        self.cache.history.record(outcome)
         log.warning("aot_cache: the cache is off: %s", error)
 
     def _around_backend(self, backend: str, call: Callable[[], Any]) -> Any:
@@ -61,7 +63,9 @@ class Installation:
         if len(LEDGER.events()) == before:
             switch = compiling.caching_is_off()
             reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")
-            LEDGER.add(Bypass("graph", None, 0.0, reason, detail))
+            outcome = Bypass("graph", None, 0.0, reason, detail)
+            LEDGER.add(outcome)
+            self.cache.history.record(outcome)
         return result
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from ..outcome import Reason
 from ..torch_compat import config, state, versions
 from .encode import CannotKey, Encoder
-from .parts import KeyPart
+from .parts import DEFAULT, KeyPart
 
 
 def config_part(identify: Callable[[Any], str]) -> KeyPart:
@@ -121,8 +121,12 @@ def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
     return KeyPart.of(part, encoder.bytes(), {name: str(value) for name, value in values.items()})
 
 
-def _short(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: repr(value)[:200] for name, value in sorted(values.items())}
+def _short(values: Mapping[str, tuple[Any, Any]]) -> dict[str, str]:
+    found = {}
+    for name, (value, default) in sorted(values.items()):
+        found[name] = repr(value)[:200]
+        found[name + DEFAULT] = repr(default)[:200]
+    return found
 
 
 def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
