@@ -1,8 +1,8 @@
 """Take the entries of an archive that `aot-cache export` wrote into the cache.
 
 Everything in it is checked before anything is stored; a damaged archive changes nothing. What could not hit here
-(another torch, another CPU) is skipped, and so is what is here already or in a newer version. An entry holds native code
-that runs when it is used: import only what comes from somebody you trust. FILE may be - for stdin.
+(another torch, another CPU) is skipped, and so is what is here already or in a newer version. An entry holds native
+code that runs when it is used: import only what comes from somebody you trust. FILE may be - for stdin.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _NAME = "r-last"
 
 @dataclass(frozen=True)
 class LastRun:
-    """command: as it was typed, for people. ended: seconds since the epoch. keys: names of graphs without the variant."""
+    """command: for people. ended: seconds since the epoch. keys: names of graphs, without the variant."""
 
     command: str
     ended: float

@@ -1,4 +1,4 @@
-"""What of a machine decides whether its entries can hit here, as far as that can be told without torch. Pure: no torch."""
+"""What of a machine decides whether entries can hit on it, as far as that is known without torch. Pure: no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 # As torch/version.py spells them, and as the key part `environment` does.
 _TORCH = {"__version__": "torch.torch", "git_version": "torch.git", "cuda": "torch.cuda", "hip": "torch.hip"}
-_VECTOR = ("amx", "avx", "fma", "f16c", "sse4_2", "asimd", "neon", "sve", "bf16", "fphp", "i8mm", "vx", "altivec", "vsx")
+_VECTOR = tuple("amx avx fma f16c sse4_2 asimd neon sve bf16 fphp i8mm vx altivec vsx".split())
 
 
 @functools.cache
