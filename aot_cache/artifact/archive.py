@@ -4,7 +4,7 @@
     version   u16 LE    FORMAT
     length    u32 LE    bytes of the header
     digest    16 bytes  BLAKE2b of the header
-    header    JSON      [[name, size, stored, digest], ...] by name; sizes in bytes, the digest is that of the value
+    header    JSON      [[name, size, stored, digest], ...] by name; sizes in bytes, the digest is that of what is stored
     values    bytes     in the header's order, each `stored` bytes: zlib, or the value itself if that is no longer
 
 Equal values give equal bytes (under one version of zlib): nothing says when, where or in which order they were written.
@@ -46,12 +46,14 @@ Step = Callable[[int], None]
 class Graph:
     """What has to be known of a graph entry to carry it: see `graph`.
 
-    environment: the summary of its key part of that name. kernels: names of the libraries it needs.
+    digest: of all its bytes. environment: the summary of its key part of that name. kernels: names of the libraries that
+    it needs.
     key_is_ours: whether its key is made of its parts as this version of the program makes keys.
     """
 
     name: str
     title: str
+    digest: str
     created: float
     environment: Mapping[str, str]
     kernels: frozenset[str]
@@ -70,7 +72,7 @@ def graph(name: str, data: bytes) -> Graph:
         raise EnvelopeError(f"{name} was made at {made.created}, which is no time")
     environment = next((part.summary for part in made.parts if part.name == "environment"), {})
     ours = CacheKey(made.parts).digest == made.key
-    return Graph(name, made.name, made.created, environment, kernels(name, made), ours)
+    return Graph(name, made.name, digest(data), made.created, environment, kernels(name, made), ours)
 
 
 def check_kernel(name: str, data: bytes) -> None:
@@ -94,7 +96,7 @@ def kernels(name: str, made: Manifest) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Row:
-    """One value: its bytes, the bytes it takes in the file and from where on, and the digest of the value."""
+    """One value: its bytes, the bytes it takes in the file, their digest, and from where on they are there."""
 
     size: int
     stored: int
@@ -119,7 +121,7 @@ def write(
                 raise StoreError(f"{name} was removed while it was exported: export again")
             packed = min(zlib.compress(data, _LEVEL), data, key=len)
             values.write(packed)
-            rows[name] = Row(len(data), len(packed), digest(data))
+            rows[name] = Row(len(data), len(packed), digest(packed))
             step(number)
         table = [[name, row.size, row.stored, row.digest] for name, row in rows.items()]
         header = json.dumps(table, separators=(",", ":")).encode()
@@ -152,11 +154,9 @@ class Archive:
         row = self.rows[name]
         self._file.seek(row.offset)
         data = self._file.read(row.stored)
-        if row.stored < row.size:
-            data = _inflated(name, data, row.size)
         if digest(data) != row.digest:
             raise EnvelopeError(f"{name} in the archive is damaged: its digest does not agree")
-        return data
+        return _inflated(name, data, row.size) if row.stored < row.size else data
 
     def check(self, step: Step) -> list[Graph]:
         """Read everything once; the graphs in it. Raises EnvelopeError for the first thing that is wrong."""
@@ -213,23 +213,23 @@ def _rows(file: BinaryIO) -> dict[str, Row]:
 def _parsed(header: bytes, offset: int) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     try:
-        for name, size, stored, value_digest in json.loads(header):
-            _check_row(name, size, stored, value_digest, after=next(reversed(rows), ""))
-            rows[name] = Row(size, stored, value_digest, offset)
+        for name, size, stored, stored_digest in json.loads(header):
+            _check_row(name, size, stored, stored_digest, after=next(reversed(rows), ""))
+            rows[name] = Row(size, stored, stored_digest, offset)
             offset += stored
     except (TypeError, ValueError, RecursionError) as error:
         raise EnvelopeError(f"the archive's header is not one of ours: {error}") from None
     return rows
 
 
-def _check_row(name: Any, size: Any, stored: Any, value_digest: Any, after: str) -> None:
+def _check_row(name: Any, size: Any, stored: Any, stored_digest: Any, after: str) -> None:
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise ValueError(f"{str(name)[:200]!r} is not the name of an entry")
     if name <= after:
         raise ValueError(f"{name} comes after {after}")
-    if type(size) is not int or type(stored) is not int or not 0 < stored <= size:
+    if type(size) is not int or type(stored) is not int or not 0 < stored <= size < 2**63:
         raise ValueError(f"{name} has {str(size)[:40]} bytes in {str(stored)[:40]}")
-    if not (isinstance(value_digest, str) and _DIGEST.fullmatch(value_digest)):
+    if not (isinstance(stored_digest, str) and _DIGEST.fullmatch(stored_digest)):
         raise ValueError(f"{name} has no digest")
 
 

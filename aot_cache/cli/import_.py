@@ -18,7 +18,6 @@ from typing import Any, BinaryIO
 from ..artifact import archive
 from ..errors import EnvelopeError, SettingError, StoreError
 from ..key.machine import here
-from ..key.parts import digest
 from ..settings import Settings
 from ..store.base import LOW_WATER, Store
 from ..store.opening import open_store
@@ -79,7 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             opened = archive.Archive(file, limit)
             with report.progress("checking entry") as step:
                 graphs = opened.check(step)
-            plans = [_plan(one, opened.rows[one.name], store) for one in graphs]
+            plans = [_plan(one, opened.rows[one.name].size, store) for one in graphs]
             # The libraries go first: an entry that was published is complete.
             kernels = _lacking(plans, store)
             names = kernels + [one.graph.name for one in plans if not one.reason]
@@ -92,23 +91,24 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(one: archive.Graph, row: archive.Row, store: Store) -> Plan:
+def _plan(one: archive.Graph, size: int, store: Store) -> Plan:
     reason = "" if one.key_is_ours else "its key is of another version of aot_cache"
-    reason = reason or _foreign(one.environment, here()) or _not_newer(one, row, store)
-    return Plan(one, row.size, reason)
+    reason = reason or _foreign(one.environment, here()) or _not_newer(one, store)
+    return Plan(one, size, reason)
 
 
 _HERE = "it is here already"
 
 
-def _not_newer(one: archive.Graph, row: archive.Row, store: Store) -> str:
+def _not_newer(one: archive.Graph, store: Store) -> str:
     try:
         mine = store.get(one.name)
         if mine is None:
             return ""
-        if digest(mine) == row.digest:
+        found = archive.graph(one.name, mine)
+        if found.digest == one.digest:
             return _HERE
-        return "a newer one is here" if archive.graph(one.name, mine).created >= one.created else ""
+        return "the one that is here is not older" if found.created >= one.created else ""
     except (EnvelopeError, StoreError):  # what is damaged here is replaced
         return ""
 
