@@ -67,13 +67,13 @@ def tally(path: Path, store: ReadonlyStore, since: float) -> Tally:
     found, pids = Tally(), set()
     hit, missed = set(), set()
     for event in _events(path):
-        pids.add(event.get("pid"))
-        what, key = event.get("outcome"), event.get("key")
+        pids.add(str(event.get("pid")))
+        what, key = str(event.get("outcome")), str(event.get("key"))
         if what in _NAMES:
             found.others[_NAMES[what]][tuple(str(event.get(name) or "") for name in _WHY)] += 1
-        elif what in ("hit", "miss") and event.get("kind") == "graph" and str(key).startswith(GRAPH):
+        elif what in ("hit", "miss") and event.get("kind") == "graph" and key.startswith(GRAPH):
             share, keys = (found.hit, hit) if what == "hit" else (found.compiled, missed)
-            keys.add(str(key))
+            keys.add(key)
             share.count += 1
             share.seconds += _number(event.get("saved"))
     found.processes, found.keys = len(pids), hit | missed

@@ -129,7 +129,9 @@ def _record(settings: Settings, command: Sequence[str], found: Tally) -> None:
 
 
 def _print(found: Tally, code: int, seconds: float) -> None:
-    report.note(f"aot-cache warm: exit code {code} after {report.human_seconds(seconds)}, {found.processes} processes")
+    report.note(f"aot-cache warm: exit code {code} after {report.human_seconds(seconds)}")
+    if not found.processes:
+        return
     hit, compiled = found.hit, found.compiled
     saved = f"{report.human_seconds(hit.seconds)} of compiling saved"
     took = f"{report.human_seconds(compiled.seconds)} to compile"

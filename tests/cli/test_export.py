@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 import sample_graphs
+from support import ROOT
 
 from aot_cache.artifact.archive import Archive
 from aot_cache.cli import last_run
@@ -90,7 +93,7 @@ def test_a_time_with_an_offset_is_taken_as_such(
 @pytest.mark.parametrize("value", ["yesterday", "2 parsecs", "2026-13-01", ""])
 def test_a_bad_time_is_usage_and_named(stored: Cache, run: Run, file: Path, value: str) -> None:
     result = run("export", f"--since={value}", str(file))
-    assert result.code == 2 and f"--since={value!r}" in result.err and "2h" in result.err or "12h" in result.err
+    assert result.code == 2 and f"--since={value!r}" in result.err and "2h" in result.err
     assert not file.exists()
 
 
@@ -164,11 +167,6 @@ def test_a_device_is_written_to_and_not_replaced(stored: Cache, run: Run) -> Non
 
 
 def test_stdout_gets_the_archive_alone(stored: Cache, run: Run, file: Path) -> None:
-    import subprocess
-    import sys
-
-    from support import ROOT
-
     run("export", str(file))
     done = subprocess.run(
         [sys.executable, "-m", "aot_cache", "export", "-"],

@@ -93,7 +93,7 @@ FOREIGN = {
     "another torch: ": ("torch.git", "0" * 40),
     "another CPU: only there: avx9": ("cpu.vector", here()["cpu.vector"] + " avx9"),
     "another Python": ("python", "cpython-39"),
-    "another platform": ("machine", "Linux riscv64 little 63"),
+    "another platform": ("machine", "Plan9 mips"),
     "another numpy": ("numpy", "0.1"),
 }
 
