@@ -72,7 +72,7 @@ class Session:
         self._add(getattr(node, "workeroutput", {}).get(_OUTPUT, {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counts = ", ".join(f"{self._totals[name]:.0f} {text}" for name, text in _COUNTS.items())
+        counts = ", ".join(f"{text} {self._totals[name]:.0f}" for name, text in _COUNTS.items())
         said = self._trouble or f"{counts}; {self._totals['saved']:.1f} s of compiling saved"
         terminalreporter.write_line(f"aot-cache: {said}")
 

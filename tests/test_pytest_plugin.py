@@ -26,7 +26,7 @@ import os, sys
 def test_where():
     print("at", os.environ.get("AOT_CACHE"), os.environ.get("AOT_CACHE_DIR"), "torch" in sys.modules)
 """
-SUMMARY = "aot-cache: 2 hits, 1 misses, 1 bypasses, 0 errors; 7.5 s of compiling saved"
+SUMMARY = "aot-cache: hits 2, misses 1, bypasses 1, errors 0; 7.5 s of compiling saved"
 
 
 class Project:
@@ -88,7 +88,7 @@ def test_workers_are_summed_up(project: Project) -> None:
 def test_a_worker_that_crashes_breaks_nothing(project: Project) -> None:
     pytest.importorskip("xdist")
     out = project("import os\ndef test_it(): os.abort()\n", "--aot-cache", "-n", "1", code=1)
-    assert "aot-cache: 0 hits" in out
+    assert "aot-cache: hits 0" in out
 
 
 def test_trouble_is_said_and_does_not_break_the_run(project: Project) -> None:
@@ -105,6 +105,6 @@ def test_a_second_run_hits_what_the_first_compiled(project: Project, first: str)
     (project.directory / "conftest.py").write_text(first)
     tests = "def test_it():\n    import torch\n    torch.compile(lambda x: x.sin().sum())(torch.ones(3))\n"
     options = ("--aot-cache-dir", "cache")
-    assert "aot-cache: 0 hits, 1 misses, 0 bypasses, 0 errors; 0.0 s" in project(tests, *options)
-    found = re.search(r"aot-cache: 1 hits, 0 misses, 0 bypasses, 0 errors; (.*) s of", project(tests, *options))
+    assert "aot-cache: hits 0, misses 1, bypasses 0, errors 0; 0.0 s" in project(tests, *options)
+    found = re.search(r"aot-cache: hits 1, misses 0, bypasses 0, errors 0; (.*) s of", project(tests, *options))
     assert found and float(found[1]) > 0
