@@ -85,9 +85,9 @@ def _autoload() -> None:
     import logging
 
     try:
-        from .torch_compat.late import BeforeImport
+        from .torch_compat.late import COMPILER, BeforeImport
 
-        _autoloading = BeforeImport(("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor"), _install_late)
+        _autoloading = BeforeImport(COMPILER, _install_late)
     except Exception:  # an exception here would break `import torch`
         logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)
 

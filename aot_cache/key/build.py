@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, tensors
+from ..torch_compat import aot, compilers, objects, tensors
+from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
 from .inputs import inputs_part
@@ -17,10 +18,12 @@ def identify(value: Any) -> str:
     """Portable identity of a Python callable, class or object that reaches the graph.
 
     Raises:
-        CannotKey: it has none.
+        CannotKey: it has none; says what in it cannot be identified.
     """
-    kind = f"{getattr(value, '__module__', type(value).__module__)}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-    raise CannotKey(Reason.UNKNOWN_CALLABLE, kind)
+    try:
+        return identity(value, objects.taught).digest
+    except Unidentified as error:
+        raise CannotKey(Reason.UNKNOWN_CALLABLE, str(error), error.remedy) from error
 
 
 def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:

@@ -14,7 +14,7 @@ from ..errors import EntryTooLarge, StoreError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 # Eviction goes down to this share of the size limit, so that it runs once for many writes.
-LOW_WATER = 0.9
+_LOW_WATER = 0.9
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,13 @@ def check_entry(name: Any, data: Any, size_limit: int | None) -> None:
         raise StoreError(f"the value of {name} is {type(data).__name__}, not bytes")
     if size_limit is not None and len(data) > size_limit:
         raise EntryTooLarge(f"{name} has {len(data)} bytes, the whole cache may have {size_limit}")
+
+
+def excess(others: int, size: int, size_limit: int) -> int:
+    """Bytes of other values that have to go, out of `others`, before one of `size` comes in."""
+    if others + size <= size_limit:
+        return 0
+    return others - max(0, int(size_limit * _LOW_WATER) - size)
 
 
 @contextmanager

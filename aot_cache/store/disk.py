@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import StoreError
 from . import values
-from .base import LOW_WATER, Entry, check_entry, check_name, store_errors
+from .base import Entry, check_entry, check_name, excess, store_errors
 from .connection import TIMEOUT
 from .locks import make_private, remove_idle_locks
 from .table import FILE, INLINE, Row, Table
@@ -140,9 +140,9 @@ class DiskStore:
         Returns how many entries and bytes went, or with `dry_run` would go. Raises StoreError.
         """
         with self._errors("prune"):
-            excess = 0 if size_limit is None else self._table.volume() - size_limit
+            wanted = 0 if size_limit is None else self._table.volume() - size_limit
             before = 0.0 if older_than is None else time.time() - older_than
-            removed = self._remove(self._table.oldest(excess, before), dry_run)
+            removed = self._remove(self._table.oldest(wanted, before), dry_run)
             if not dry_run:
                 remove_idle_locks(self.directory)
             return removed
@@ -201,9 +201,8 @@ class DiskStore:
     def _make_room(self, name: str, size: int) -> None:
         # Before the write, so that trouble with it leaves the old value, and so that the new one is not in question.
         others = self._table.volume() - sum(row.bytes for row in self._table.find(name))
-        if others + size > self.size_limit:
-            left = max(0, int(self.size_limit * LOW_WATER) - size)
-            self._table.remove(self._table.oldest(others - left, keep=name))
+        if (wanted := excess(others, size, self.size_limit)) > 0:
+            self._table.remove(self._table.oldest(wanted, keep=name))
 
     def _remove(self, rows: list[Row], dry_run: bool) -> tuple[int, int]:
         gone = rows if dry_run else self._table.remove(rows)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from .base import LOW_WATER, Entry, check_entry, check_name
+from .base import Entry, check_entry, check_name, excess
 
 
 class MemoryStore:
@@ -51,9 +51,9 @@ class MemoryStore:
             return sum(entry.size for entry, _ in self._values.values())
 
     def _make_room(self, size: int) -> None:
-        volume = sum(entry.size for entry, _ in self._values.values())
-        if self.size_limit is None or volume + size <= self.size_limit:
+        if self.size_limit is None:
             return
-        while self._values and volume + size > self.size_limit * LOW_WATER:
+        left = excess(sum(entry.size for entry, _ in self._values.values()), size, self.size_limit)
+        while left > 0:
             entry, _ = self._values.pop(next(iter(self._values)))
-            volume -= entry.size
+            left -= entry.size

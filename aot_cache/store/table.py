@@ -23,7 +23,7 @@ BATCH = 500
 _COLUMNS = "rowid, key, raw, store_time, access_time, access_count, size, mode, filename, typeof(value), length(value)"
 ONE = f"SELECT {_COLUMNS}, value FROM Cache WHERE key = ? AND raw = 1"
 # Every character of a name sorts before \x7f.
-RANGE = f"SELECT {_COLUMNS} FROM Cache WHERE key >= ? AND key < ? || x'7f' AND raw = 1 ORDER BY key LIMIT {BATCH}"
+RANGE = f"SELECT {_COLUMNS} FROM Cache WHERE key >= ? AND key < ? || x'7f' ORDER BY key LIMIT {BATCH}"
 BY_USE = f"SELECT {_COLUMNS} FROM Cache ORDER BY access_time"
 _NEXT = f"SELECT {_COLUMNS} FROM Cache WHERE rowid > ? ORDER BY rowid LIMIT {BATCH}"
 

@@ -51,7 +51,12 @@ def namespace(op: Any) -> str:
 
 
 def is_cacheable(op: HigherOrderOperator) -> bool:
-    return bool(op.cacheable())
+    """Whether the operator does nothing beyond its operands and bodies, which are in the key."""
+    return bool(op.cacheable()) or op.name() in _BODIES_ONLY
+
+
+# torch has not marked these as cacheable; their branches are graphs, which the key holds whole.
+_BODIES_ONLY = frozenset({"cond", "while_loop"})
 
 
 def schema_has_effects(op: Any) -> bool:

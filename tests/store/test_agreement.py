@@ -20,7 +20,9 @@ from aot_cache.store.readonly import ReadonlyStore
 
 LIMIT = 400
 NAMES = st.sampled_from(["a", "a.1", "a.2", "ab", "b", "b-1", "B", "z", "_", "9"])
-VALUES = st.binary(max_size=150)
+# Of many sizes, since those decide what is evicted, and recognizable.
+SIZES = st.sampled_from([0, 1, 49, 50, 99, 133, 150, 380])
+VALUES = st.builds(lambda size, byte: bytes([byte]) * size, SIZES, st.integers(0, 255))
 
 
 def seen(store: Store, prefix: str = "") -> list[tuple[str, int, int]]:
@@ -72,7 +74,7 @@ class Agreement(RuleBasedStateMachine):
 
 TestAgreement = Agreement.TestCase
 TestAgreement.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

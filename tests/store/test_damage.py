@@ -14,7 +14,7 @@ import diskcache
 import pytest
 
 from aot_cache.errors import StoreError
-from aot_cache.store import disk, values
+from aot_cache.store import connection, disk, values
 from aot_cache.store.disk import INLINE_BELOW, DiskStore
 
 from .conftest import LIMIT, forked
@@ -62,6 +62,52 @@ def test_a_put_into_a_locked_index_fails_and_leaves_no_file(store: DiskStore, mo
         store.put("a", LARGE)
     writer.close()
     assert store.get("a") == b"old"
+
+
+def test_the_first_put_into_a_locked_index_fails_before_diskcache_waits_on_its_own(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a", b"old")
+    monkeypatch.setattr(connection, "TIMEOUT", 0.01)
+    opened: list[object] = []
+    monkeypatch.setattr(diskcache, "Cache", lambda *_, **__: opened.append(1))
+    writer = sqlite3.connect(store.directory / "cache.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="database is locked"):
+        DiskStore(store.directory, LIMIT).put("a", b"new")
+    writer.close()
+    assert opened == []
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_put_that_fails_removes_its_file_only_if_no_row_names_it(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    write_row = DiskStore._write_row
+
+    def failing(self: DiskStore, *arguments: object) -> None:
+        if written:
+            write_row(self, *arguments)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DiskStore, "_write_row", failing)
+        with pytest.raises(StoreError, match="Input/output error"):
+            store.put("a", LARGE)
+    assert store.get("a") == (LARGE if written else None)
+    assert len(files(store)) == written
+
+
+def test_a_put_that_fails_after_it_made_room_leaves_the_old_value(
+    store: DiskStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.put("a", b"old")
+    store.put("b", b"x" * (LIMIT - 3))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: os.open("/nowhere/at/all", os.O_RDONLY))
+        with pytest.raises(StoreError):
+            store.put("a", LARGE)
+    assert [entry.name for entry in store.entries()] == ["a"]
 
 
 def test_a_vanished_file_reads_as_absent(store: DiskStore) -> None:
@@ -121,6 +167,16 @@ def test_a_pickle_in_the_index_is_never_loaded(store: DiskStore, tmp_path: Path)
     assert not mark.exists()
     pickle.loads(pickle.dumps(Bomb(mark))).close()
     assert mark.exists()
+
+
+@pytest.mark.parametrize("mode", [0, 3, 4, None, b"\x02"])
+@pytest.mark.parametrize("data", [b"small", LARGE])
+def test_a_row_of_another_mode_is_not_ours(store: DiskStore, mode: object, data: bytes) -> None:
+    store.put("a", data)
+    sql(store, "UPDATE Cache SET mode = ?", mode)
+    with pytest.raises(StoreError, match="did not write"):
+        store.get("a")
+    assert fixed(store) == ["a"]
 
 
 @pytest.mark.parametrize("filename", ["../outside", "{outside}", "values/../../outside", "values/aa/../../../outside"])

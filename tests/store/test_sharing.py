@@ -59,6 +59,7 @@ def test_no_connection_to_the_index_crosses_a_fork(store: DiskStore) -> None:
 
     def child() -> None:
         assert store._table.connection._open is None
+        assert not hasattr(store._cache._local, "con")
         assert store.get("a") == b"parent"
         store.put("b", LARGE)
 

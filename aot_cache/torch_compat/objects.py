@@ -1,0 +1,39 @@
+"""torch's own objects inside user code, for the portable identity of callables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+from . import targets, tensors
+
+_NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
+
+
+def taught(value: Any) -> bytes | tuple[bytes, Any] | None:
+    """Bytes that identify `value`; None for what is no object of torch's."""
+    if isinstance(value, _NAMED):
+        return f"{type(value).__name__} {value}".encode()
+    if isinstance(value, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
+        # Custom operators are code of somebody else, which their name does not stand for.
+        if targets.kind(value) in (targets.Kind.TORCH_OP, targets.Kind.HIGHER_ORDER):
+            return targets.name(value).encode()
+        return None
+    if isinstance(value, torch.Tensor):
+        return _tensor(value)
+    if isinstance(value, type) and issubclass(value, torch.autograd.function.BackwardCFunction):
+        # Made by torch for every autograd.Function, and numbered within the process.
+        return b"backward of the function that it belongs to"
+    return None
+
+
+def _tensor(tensor: torch.Tensor) -> bytes | None:
+    if not tensors.is_plain(tensor):
+        return None
+    try:
+        data = tensors.contents(tensor)
+    except ValueError:
+        return None
+    return repr(sorted(tensors.describe(tensor, tensors.Symbols(())).items())).encode() + b"\0" + data
