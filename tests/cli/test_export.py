@@ -154,6 +154,14 @@ def test_trouble_leaves_the_old_file_and_nothing_beside_it(
     assert file.read_text() == "old" and set(file.parent.iterdir()) == before
 
 
+def test_who_reads_the_old_file_meanwhile_reads_it_to_the_end(stored: Cache, run: Run, file: Path) -> None:
+    file.write_text("old")
+    with file.open() as reader:
+        assert run("export", str(file)).code == 0
+        assert reader.read() == "old"
+    assert names(file)
+
+
 def test_a_link_stays_and_what_it_names_is_replaced(stored: Cache, run: Run, file: Path, tmp_path: Path) -> None:
     (tmp_path / "real").touch()
     file.symlink_to(tmp_path / "real")
