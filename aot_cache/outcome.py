@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
@@ -113,10 +114,17 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[Outcome] = []
+        self._listeners: list[Callable[[Outcome], None]] = []
 
     def add(self, outcome: Outcome) -> None:
         with self._lock:
             self._events.append(outcome)
+        for listener in self._listeners:
+            listener(outcome)
+
+    def listen(self, listener: Callable[[Outcome], None]) -> None:
+        """Have `listener`, which may not raise, called with every outcome from now on."""
+        self._listeners.append(listener)
 
     def events(self) -> list[Outcome]:
         with self._lock:

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "aot_cache"
 RULES = [
     layers.imports_up,
     layers.out_of_reach,
+    layers.past_the_door,
     layers.foreign,
     layers.private_torch,
     layers.impure,
@@ -58,6 +59,11 @@ BAD = [
         | {"offload/passes.py": ""},
         "cli.a reaches offload.passes",
     ),
+    (
+        layers.past_the_door,
+        {"pytest_plugin.py": "from .outcome import LEDGER", "outcome.py": ""},
+        "pytest_plugin imports outcome",
+    ),
     (layers.foreign, {"store/tiered.py": "import diskcache"}, "store.tiered uses diskcache"),
     (layers.foreign, {"store/disk.py": "from filelock import FileLock"}, "store.disk uses filelock.FileLock"),
     (layers.foreign, {"key/a.py": "def f():\n  import pickle"}, "key.a uses pickle"),
@@ -98,6 +104,7 @@ GOOD = {
     "torch_compat/a.py": "import torch._dynamo\nfrom torch.fx import _x",
     "hook/install.py": "from ..torch_compat import a\nfrom ..store.disk import open",
     "cli/stats.py": "from ..store import disk",
+    "pytest_plugin.py": "import aot_cache",
     "__init__.py": "def enable():\n  from .hook import install",
 }
 

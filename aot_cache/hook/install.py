@@ -14,6 +14,7 @@ from ..store.opening import Opened, open_store
 from ..torch_compat import aot, compilers, compiling, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
+from . import report
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -71,6 +72,7 @@ class Installation:
 
 _current: Installation | None = None
 _mutex = threading.RLock()
+report.attach(LEDGER)
 
 
 def current() -> Installation | None:

@@ -112,9 +112,11 @@ def test_an_unsafe_directory_is_refused_in_one_line(cache: Cache, run: Run) -> N
     assert result.code == 3 and result.out == "" and str(cache.directory) in result.err
 
 
-@pytest.mark.parametrize("verb", ["inspect", "stats", "verify", "prune", "clear --yes", "doctor"])
+@pytest.mark.parametrize("verb", [
+    "inspect", "stats", "verify", "prune", "export FILE", "import /nothing", "warm -- true", "clear --yes", "doctor",
+])  # fmt: skip
 def test_no_verb_imports_torch(cache: Cache, verb: str) -> None:
-    arguments = verb.split()
+    arguments = verb.replace("FILE", str(cache.directory.parent / "archive")).split()
     code = (
         f"import sys; from aot_cache.cli import main; code = main({arguments!r}); "
         "print(sorted({'torch', 'aot_cache.hook', 'aot_cache.torch_compat'} & set(sys.modules)), file=sys.stderr)"
