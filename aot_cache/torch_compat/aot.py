@@ -165,6 +165,13 @@ class _Joint:
         return None if self._seam.adopt(key, content) else original(key, content)
 
 
+def add_to_portable_archive(name: str, data: bytes) -> None:
+    """Have `torch.compiler.save_cache_artifacts` carry a value of our store; `Seam.adopt` gets it back elsewhere."""
+    from torch.compiler._cache import CacheArtifactManager
+
+    CacheArtifactManager.record_artifact("aot_autograd", name, data)
+
+
 def _torch_wants_its_own() -> bool:
     """torch's precompile and ahead-of-time modes bring a cache protocol of their own."""
     import torch._dynamo.config as dynamo

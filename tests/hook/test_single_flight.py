@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 from support import FreshProcess
 
 HERE = Path(__file__).parent
@@ -35,13 +36,14 @@ class Contest:
 
     def __init__(self, process: FreshProcess) -> None:
         self._process = process
+        self._started: list[subprocess.Popen[str]] = []
         process.home.mkdir(parents=True, exist_ok=True)
         self.compiling, self.go_on = process.home / "compiling", process.home / "go_on"
 
     def start(self, code: str | Path, **env: str) -> subprocess.Popen[str]:
         signs = {"COMPILING": str(self.compiling), "GO_ON": str(self.go_on), **env}
         argv = [sys.executable, str(code)] if isinstance(code, Path) else [sys.executable, "-c", code]
-        return subprocess.Popen(
+        started = subprocess.Popen(
             argv,
             env=self._process.environment(0, **signs),
             stdout=subprocess.PIPE,
@@ -49,6 +51,8 @@ class Contest:
             text=True,
             cwd=self._process.home,
         )
+        self._started.append(started)
+        return started
 
     def hold(self) -> subprocess.Popen[str]:
         holder = self.start(HELD)
@@ -58,24 +62,24 @@ class Contest:
         return holder
 
     def lock_is_waited_for(self, waiter: subprocess.Popen[str]) -> None:
-        """Returns once the waiter has opened the lock's file."""
-        while waiter.poll() is None:
-            opened = Path(f"/proc/{waiter.pid}/fd")
-            if any(os.readlink(fd).endswith(".lock") and "/locks/" in os.readlink(fd) for fd in _links(opened)):
+        """Returns once the waiter has said that it waits."""
+        assert waiter.stderr is not None
+        for line in waiter.stderr:
+            if "waiting for it" in line:
                 return
-            time.sleep(0.01)
         raise AssertionError(f"it did not wait: {waiter.communicate()}")
 
+    def kill_all(self) -> None:
+        for process in self._started:
+            process.kill()
+            process.communicate()
 
-def _links(folder: Path) -> list[Path]:
-    found = []
-    for fd in list(folder.iterdir()):
-        try:
-            os.readlink(fd)
-        except OSError:
-            continue
-        found.append(fd)
-    return found
+
+@pytest.fixture
+def contest(fresh_process: FreshProcess) -> Iterator[Contest]:
+    contest = Contest(fresh_process)
+    yield contest
+    contest.kill_all()
 
 
 def result(process: subprocess.Popen[str]) -> dict[str, Any]:
@@ -84,8 +88,7 @@ def result(process: subprocess.Popen[str]) -> dict[str, Any]:
     return json.loads(out.splitlines()[-1])
 
 
-def test_the_second_process_waits_and_then_hits(fresh_process: FreshProcess) -> None:
-    contest = Contest(fresh_process)
+def test_the_second_process_waits_and_then_hits(contest: Contest) -> None:
     holder = contest.hold()
     waiter = contest.start(HERE / "step.py")
     contest.lock_is_waited_for(waiter)
@@ -97,8 +100,7 @@ def test_the_second_process_waits_and_then_hits(fresh_process: FreshProcess) -> 
     assert first["value"] == second["value"]
 
 
-def test_killing_the_holder_lets_the_other_compile(fresh_process: FreshProcess) -> None:
-    contest = Contest(fresh_process)
+def test_killing_the_holder_lets_the_other_compile(contest: Contest, fresh_process: FreshProcess) -> None:
     holder = contest.hold()
     waiter = contest.start(HERE / "step.py")
     contest.lock_is_waited_for(waiter)
@@ -108,8 +110,7 @@ def test_killing_the_holder_lets_the_other_compile(fresh_process: FreshProcess) 
     assert fresh_process(HERE / "step.py")["graph_hit"] == 1
 
 
-def test_the_wait_is_bounded_and_said(fresh_process: FreshProcess) -> None:
-    contest = Contest(fresh_process)
+def test_the_wait_is_bounded_and_said(contest: Contest) -> None:
     holder = contest.hold()
     impatient = contest.start(HERE / "step.py", AOT_CACHE_WAIT="0.5")
     out, err = impatient.communicate(timeout=300)
