@@ -12,7 +12,7 @@ from ..artifact.envelope import MAGIC, Envelope, Manifest, pack as pack_envelope
 from ..errors import EnvelopeError, ForeignEntry
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
-from ..torch_compat import aot, entries
+from ..torch_compat import aot, entries, light
 
 
 @dataclass
@@ -56,7 +56,8 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
         sections = {"result": codec.dump(entry)} | codec.encode_texts(texts)
     finally:
         entries.put_texts(entry, texts)
-    bundle = native.bundle(entries.sources(entry))
+    sources = entries.sources(entry)
+    bundle = native.bundle(sources)
     manifest = Manifest(
         key=pending.key.digest,
         parts=pending.key.parts,
@@ -66,7 +67,12 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
         created=time.time(),
         seconds=seconds,
         facts=facts(),
-        extra={"symbols": pending.symbols, "alias_guards": alias_guards, "kernels": bundle.table},
+        extra={
+            "symbols": pending.symbols,
+            "alias_guards": alias_guards,
+            "kernels": bundle.table,
+            "externs": light.plain_externs(sources) if sources else [],
+        },
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}
     return Sealed(entry_name(pending.key.digest, manifest.guards), pack_envelope(manifest, sections), libraries)
@@ -91,6 +97,7 @@ def revive(opened: Envelope, pending: Pending, request: aot.Request, fetch: nati
     entries.put_texts(entry, texts)
     theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
     entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
+    light.lighten(entries.graphs(entry), manifest.extra.get("externs", []))
     with native.serve(manifest.extra["kernels"], fetch) as serving:
         function = entries.revive(entry, request)
     entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)

@@ -75,6 +75,8 @@ class GraphCache:
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
             except CannotKey as error:
+                if request.peeking:
+                    return None
                 return self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
             except StoreError as error:
                 self._warn(f"the cache is off: {error}")
@@ -95,6 +97,8 @@ class GraphCache:
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
             loaded, reason = self._find(key, request)
+            if loaded is None and request.peeking:
+                return None
             if loaded is None and self._writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
@@ -113,7 +117,7 @@ class GraphCache:
             return loaded
 
         loaded = self._fail_open(look_up, lambda error: None, key)
-        if loaded is None:
+        if loaded is None and not request.peeking:
             self._pending[key] = request.notes["pending"]
             self._end(Miss, key, started, reason, detail, of=self._pending[key])
         return loaded

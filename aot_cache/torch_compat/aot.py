@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from ..errors import HookMismatch
+from . import light
 from .late import AfterImport
 from .patches import Patches
 
@@ -31,6 +32,8 @@ class Request:
     """Where Dynamo found each input; None for an input without a source."""
     config: Any
     """torch's AOTConfig, handed back when an entry is brought to life."""
+    peeking: bool
+    """Whether nothing will be compiled now: a miss is asked again, and only then counts."""
     extra: Any
     """Inductor's shared state for forward and backward (CUDA graphs, device), or None."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -90,6 +93,7 @@ def join(seam: Seam, patches: Patches, failed: Callable[[Exception], None]) -> A
             patches.undo()
             failed(error)
 
+    light.watch(patches)
     return AfterImport(MODULE, act)
 
 
@@ -109,6 +113,8 @@ def _patch(module: Any, seam: Seam, patches: Patches) -> None:
     patches.wrap(module, "autograd_cache_key", joint.key)
     for name in ("try_load", "_lookup", "save", "make_entry", "_write_to_local_cache"):
         patches.wrap_static(cache, name, getattr(joint, name.removeprefix("_")))
+    light.import_on_demand(patches)
+    patches.wrap_static(module.FxGraphCache, "cache_hit_post_compile", light.after_load)
     # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile. The default, since
     # a setting would be one thread's.
     patches.set(functorch_config._config["bundled_autograd_cache"], "default", True)
@@ -125,11 +131,14 @@ class _Joint:
             return original(*args, **kwargs)
         active, current, token = _ACTIVE.set(True), _CURRENT.set(None), self._seam.begin()
         try:
-            return original(*args, **kwargs)
+            loaded = original(*args, **kwargs)
         finally:
             _ACTIVE.reset(active)
             _CURRENT.reset(current)
             self._seam.end(token)
+        if light.is_peeking() and (loaded[0] if isinstance(loaded, tuple) else loaded) is None:
+            raise light.NotCached
+        return loaded
 
     def key(self, original: Callable[..., Any], mod: Any, inputs: Any, config: Any, *rest: Any, **kwargs: Any) -> Any:
         if not _ACTIVE.get():
@@ -199,6 +208,7 @@ def _request(mod: Any, inputs: Sequence[Any], config: Any, extra: Any) -> Reques
         decompositions=config.decompositions,
         sources=config.aot_autograd_arg_pos_to_source or (),
         config=config,
+        peeking=light.is_peeking(),
         extra=extra,
     )
 

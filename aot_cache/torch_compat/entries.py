@@ -87,6 +87,11 @@ def sources(entry: Any) -> list[str]:
     return [code for graph in _graphs(entry).values() if (code := getattr(graph, "source_code", None))]
 
 
+def graphs(entry: Any) -> list[Any]:
+    """Inductor's compiled graphs, forward first."""
+    return list(_graphs(entry).values())
+
+
 def revive(entry: Any, request: Request) -> Any:
     """The callable that AOTAutograd would have returned; adds the entry's shape guards to the shape environment."""
     import torch._functorch._aot_autograd.autograd_cache as module

@@ -9,7 +9,12 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-COMPILER = ("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor")
+COMPILER = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._functorch._aot_autograd.autograd_cache",
+    "torch._inductor",
+)
 """One of these is imported before anything is compiled."""
 
 
