@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -154,22 +155,21 @@ def _never(*_: Any, **__: Any) -> Any:
     raise NotCached
 
 
-_peeking = False
+_PEEKING: ContextVar[bool] = ContextVar("looking up only", default=False)
 
 
 @contextlib.contextmanager
 def peeking() -> Iterator[None]:
-    global _peeking
-    _peeking = True
+    token = _PEEKING.set(True)
     try:
         yield
     finally:
-        _peeking = False
+        _PEEKING.reset(token)
 
 
 def is_peeking() -> bool:
     """Whether the graph at hand is only looked up: a miss must raise NotCached instead of compiling."""
-    return _peeking
+    return _PEEKING.get()
 
 
 # -- the generated wrapper ---------------------------------------------------------------------------------------------
