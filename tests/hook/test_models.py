@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import FreshProcess
@@ -34,3 +37,31 @@ def test_a_restarted_model_starts_warm(process: FreshProcess, tmp_path: Path, na
     assert warm["graph_hit"] == cold["graph_miss"]
     assert not warm["graph_miss"] and not warm["graph_bypass"] and not warm["error"] and not warm["generated"]
     assert warm["values"] == cold["values"]
+
+    bare = on_a_bare_machine(process, tmp_path, name, mode)
+    assert bare["graph_hit"] == cold["graph_miss"] and not bare["generated"] and not bare["error"]
+    assert bare["values"] == cold["values"]
+    assert not bare["processes"] and cold["processes"]
+
+
+def on_a_bare_machine(process: FreshProcess, tmp_path: Path, name: str, mode: str) -> dict[str, Any]:
+    """The model from an imported archive: no compiler on PATH, own HOME and TMPDIR, a cache that is only read."""
+    archive, cache, bare = tmp_path / "archive", tmp_path / "cache", tmp_path / "bare"
+    cli = [sys.executable, "-m", "aot_cache"]
+    subprocess.run([*cli, "export", str(archive), "--dir", str(process.home / "aot_cache")], check=True, cwd=process.home)
+    subprocess.run([*cli, "import", str(archive), "--dir", str(cache)], check=True, cwd=process.home)
+    before = contents(cache)
+    places = {variable: bare / variable.lower() for variable in ("HOME", "TMPDIR", "TORCHINDUCTOR_CACHE_DIR", "PATH")}
+    for place in places.values():
+        place.mkdir(parents=True)
+    env = {variable: str(place) for variable, place in places.items()}
+    env |= {"AOT_CACHE_DIR": str(cache), "AOT_CACHE_MODE": "readonly", "AOT_CACHE_ASSERT_HIT": "1"}
+    result = process(HERE / "models.py", name, mode, hashseed=3, env=env, timeout=600)
+    assert contents(bare) == {}, "files were written outside of the cache"
+    assert contents(cache) == before
+    return result
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    # SQLite makes its (empty) log and shared memory beside a database even to read it, where it may.
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.startswith("cache.db-")}
