@@ -18,7 +18,7 @@ import child  # noqa: E402
 import env  # noqa: E402
 import report  # noqa: E402
 
-BENCHMARKS = ("keys", "start")
+BENCHMARKS = ("bare", "keys", "start")
 
 
 def main() -> int:

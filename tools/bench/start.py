@@ -50,10 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
     for name, default, kind in (("--rounds", 5, "warm"), ("--cold-rounds", 2, "cold")):
         text = f"processes of each {kind} variant (default: {default})"
-        parser.add_argument(name, type=_positive, default=default, metavar="N", help=text)
+        parser.add_argument(name, type=positive, default=default, metavar="N", help=text)
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
     if (number := int(text)) < 1:
         raise ValueError
     return number
