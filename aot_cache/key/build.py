@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, objects, tensors
+from ..torch_compat import aot, compilers, tensors
 from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
 from .inputs import inputs_part
+from .operators import extensions_part, taught
 from .parts import CacheKey, KeyPart
 from .state import ambient_part, config_part, environment_part
 
@@ -21,7 +22,7 @@ def identify(value: Any) -> str:
         CannotKey: it has none; says what in it cannot be identified.
     """
     try:
-        return identity(value, objects.taught).digest
+        return identity(value, taught).digest
     except Unidentified as error:
         raise CannotKey(Reason.UNKNOWN_CALLABLE, str(error), error.remedy) from error
 
@@ -41,6 +42,7 @@ def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
             _compiler_part(request, identify),
             config_part(identify),
             ambient_part(),
+            extensions_part(identify),
             environment_part(),
         )
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from . import registrations
 from .late import AfterImport
 from .patches import Patches
 
@@ -18,7 +19,8 @@ _ROLES = ("fw_compiler", "bw_compiler", "inference_compiler", "partition_fn", "p
 
 
 def watch(patches: Patches) -> AfterImport:
-    """Note what `AotAutograd.__call__` is given, from when it is imported."""
+    """Note what `AotAutograd.__call__` is given, from when it is imported, and what is registered for operators."""
+    registrations.watch(patches)
 
     def note(module: Any) -> None:
         patches.wrap(module.AotAutograd, "__call__", _noting_arguments)
