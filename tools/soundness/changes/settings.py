@@ -1,0 +1,3 @@
+from table import Change
+
+CHANGES: list[Change] = []
