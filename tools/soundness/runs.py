@@ -31,17 +31,20 @@ class Verdict:
 
 def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
     """Each change's `before` in one process, again in a second, `after` in a third, and `after` without any cache."""
-    first = [_Batch("before", {}, [c for c in changes])]
-    second = [_Batch("again", {}, changes)]
-    reference = []
+    first, second = [_Batch("before", {}, changes)], [_Batch("again", {}, changes)]
     for env in _surroundings(changes):
         mine = [c for c in changes if dict(c.env) == env]
-        second.append(_Batch("after", env, mine))
-        neutral = mine and all(c.expect is Expect.SAME_KEY for c in mine)
-        reference.append(_Batch("reference", {} if neutral else env, mine))
+        if mine:
+            second.append(_Batch("after", env, mine))
+        # Surroundings that do not matter need no reference of their own.
+        material = [c for c in mine if c.expect is not Expect.SAME_KEY]
+        if not env:
+            material += [c for c in changes if c.expect is Expect.SAME_KEY]
+        if material:
+            first.append(_Batch("reference", env, material))
     seen: dict[str, dict[str, Seen]] = {c.name: {} for c in changes}
     with ThreadPoolExecutor(jobs) as pool:
-        for stage in (first + reference, second):
+        for stage in (first, second):
             for batch, results in zip(stage, pool.map(lambda b: b.run(home), stage)):
                 for name, result in results.items():
                     seen[name][batch.role] = result
@@ -49,11 +52,15 @@ def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
 
 
 def _surroundings(changes: Iterable[Change]) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = []
+    found: list[dict[str, str]] = [{}]
     for change in changes:
         if dict(change.env) not in found:
             found.append(dict(change.env))
     return found
+
+
+def _filled(env: Mapping[str, str], home: Path) -> dict[str, str]:
+    return {name: value.replace("{home}", str(home)) for name, value in env.items()}
 
 
 @dataclass
@@ -67,7 +74,7 @@ class _Batch:
         listing = home / f"{tag}.json"
         listing.write_text(json.dumps([[c.name, str(self._write(c, home))] for c in self.changes]))
         own = home / tag if self.role == "reference" else home / "shared"
-        env = child.environment(own, PYTHONPATH=str(ROOT), PYTHONHASHSEED="0", **self.env)
+        env = child.environment(own, PYTHONPATH=str(ROOT), **{"PYTHONHASHSEED": "0", **_filled(self.env, home)})
         if self.role == "reference":
             env |= {"AOT_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
         label = f"{self.role} {' '.join(f'{k}={v}' for k, v in self.env.items())}".strip()

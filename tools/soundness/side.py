@@ -22,6 +22,10 @@ import aot_cache  # noqa: E402
 aot_cache._autoload()  # as the installed package's entry point does at the end of `import torch`
 
 import torch  # noqa: E402
+import torch._inductor.config as inductor  # noqa: E402
+
+# Every operation as a call of a library: no program needs the C++ compiler, and none is slow.
+inductor.fallback_by_default = True
 
 
 def main(path: str) -> None:
