@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import config, state, versions
+from ..torch_compat import config, sources, state, versions
 from .encode import CannotKey, Encoder
 from .parts import KeyPart
 
@@ -48,6 +49,7 @@ def environment_part() -> KeyPart:
     facts = {f"torch.{name}": value for name, value in versions.build().items()}
     facts |= _python() | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
     facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
+    facts |= {f"edited {path}": digest for path, digest in sources.edited().items()}
     facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
     return _named("environment", facts)
 
@@ -79,6 +81,17 @@ _CODEGEN_VARIABLES = (
     "TRITON_INTERPRET",
     "TORCH_CUDA_ARCH_LIST",
     "CUDA_HOME",
+    "TRITON_USE_META_WS",
+    "CUDACXX",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTORCH_ROCM_ARCH",
+    "PYTORCH_REORDER_COLLECTIVES_LIMIT",
+    "PYTORCH_SINK_WAITS_LIMIT",
+    "PYTORCH_JIT",
+    "TENSORIFY_PYTHON_SCALARS",
+    "TORCHINDUCTOR_DEBUG_COMPILE",
+    "TORCHINDUCTOR_PATTERN_MATCH_BACKEND",
+    "TORCHINDUCTOR_XPU_KERNEL_FORMAT",
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
@@ -115,6 +128,13 @@ def vector_features() -> str:
 _VECTOR = ("amx", "avx", "fma", "f16c", "sse4_2", "asimd", "neon", "sve", "bf16", "fphp", "i8mm", "vx", "altivec", "vsx")
 
 
+def _uuid(value: Any) -> str:
+    found = value.uuid()
+    if not found:
+        raise CannotKey(Reason.CUSTOM_PASS, f"{type(value).__qualname__}.uuid() is {found!r}: it asks not to be cached")
+    return repr(found)
+
+
 def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
     encoder = Encoder()
     encoder.value(dict(sorted(values.items())))
@@ -122,14 +142,21 @@ def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
 
 
 def _short(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: repr(value)[:200] for name, value in sorted(values.items())}
+    return {name: _ADDRESS.sub("", repr(value))[:200] for name, value in sorted(values.items())}
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
     def extend(encoder: Encoder, value: Any) -> bool:
-        if not callable(value):
+        named = callable(getattr(value, "uuid", None))
+        if not callable(value) and not named:
             return False
         encoder.text("identity", identify(value))
+        if named and not isinstance(value, type):
+            # What its author says counts as well, but is never trusted alone: a constant is easily left behind.
+            encoder.text("uuid", _uuid(value))
         return True
 
     return extend

@@ -133,6 +133,8 @@ def _judge_events(verdict: Verdict) -> None:
         if not kinds[role] or {"Bypass", "Refused", "Failed"} & set(kinds[role]):
             verdict.silent = not kinds[role] or "Bypass" in kinds[role]
             verdict.problems.append(f"{role}: {_told(verdict.seen[role])}")
+    if verdict.problems:
+        return
     if "Hit" in kinds["before"]:
         verdict.problems.append(f"before: a hit in an empty cache: {_told(verdict.seen['before'])}")
     if set(kinds["again"]) - {"Hit"}:

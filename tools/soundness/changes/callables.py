@@ -85,6 +85,8 @@ def run():
 """
 
 SAVED_TENSORS = """
+import torch._functorch.config as functorch
+
 def pack(x):
     return x * 2
 
@@ -97,9 +99,10 @@ def f(x):
 def run():
     pack_graph, unpack_graph = torch.fx.symbolic_trace(pack), torch.fx.symbolic_trace(unpack)
     x = torch.ones(3, requires_grad=True)
-    with torch.autograd.graph.saved_tensors_hooks(pack_graph, unpack_graph):
-        out = torch.compile(f)(x)
-    out.sum().backward()
+    with functorch.patch(saved_tensors_hooks_filtering_mode="all"):
+        with torch.autograd.graph.saved_tensors_hooks(pack_graph, unpack_graph):
+            out = torch.compile(f)(x)
+        out.sum().backward()
     yield x.grad
 """
 
@@ -138,21 +141,22 @@ def run():
 
 BACKEND = """
 from torch._dynamo.backends.common import aot_autograd
-from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-from torch._functorch.partitioners import default_partition
+from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._inductor.output_code import CompiledFxGraph
 
 def decompose(x):
     return torch.ops.aten.cos(x)
 
-def compiler(graph, inputs, **kwargs):
+def compiler(graph, inputs):
     for node in graph.graph.nodes:
         if node.target is torch.ops.aten.tan.default:
             node.target = torch.ops.aten.exp.default
     graph.recompile()
-    return compile_fx_inner(graph, inputs, **kwargs)
+    return compile_fx_inner(graph, inputs)
 
-def backend(graph, inputs):
-    return compile_fx(graph, inputs, inner_compile=compiler, decompositions={torch.ops.aten.sin.default: decompose})
+serializable = SerializableAOTDispatchCompiler(CompiledFxGraph, compiler)
+backend = aot_autograd(fw_compiler=serializable, decompositions={torch.ops.aten.sin.default: decompose})
 
 def run():
     with torch.no_grad():

@@ -64,8 +64,10 @@ NAMES = frozenset({"one", "two", "three", "four", "five"})
 def policy(ctx, op, *args, **kwargs):
     return CheckpointPolicy.MUST_SAVE if op in SAVED and NAMES else CheckpointPolicy.PREFER_RECOMPUTE
 
+def contexts():
+    return create_selective_checkpoint_contexts(policy)
+
 def f(x):
-    contexts = lambda: create_selective_checkpoint_contexts(policy)
     return checkpoint(lambda t: torch.mm(t.sin(), t).cos(), x, use_reentrant=False, context_fn=contexts)
 
 def run():
@@ -90,7 +92,7 @@ _CHANGES = [
     same("statement_split", NET, ("torch.relu(self.first(x))", "self.first(x)\n        hidden = torch.relu(hidden)")),
     same("file_moved", NET, place="elsewhere"),
     same("identified_code_moved", IDENTIFIED, place="elsewhere"),
-    same("identified_lines_shifted", IDENTIFIED, ("def helper(x):", '# A comment.\n\n\ndef helper(x):\n    """What it does."""\n')),
+    same("identified_lines_shifted", IDENTIFIED, ("def helper(x):", '# A comment.\n\n\ndef helper(x):\n    # Another.')),
     same("unused_global", IDENTIFIED, ("UNUSED = 1", "UNUSED = 2")),
     same("unrelated_operator", IDENTIFIED, ("UNUSED = 1", "torch.library.custom_op('NS::more', lambda: None, mutates_args=(), schema='() -> ()')")),
     same("annotations", IDENTIFIED, ("def helper(x):", "def helper(x: 'Tensor') -> 'Tensor':")),

@@ -12,7 +12,7 @@ import torch._functorch.config as functorch
 import torch._inductor.config as inductor
 
 def run():
-    with inductor.patch({"max_autotune": False}), functorch.patch({"functionalize_rng_ops": False}):
+    with inductor.patch({"max_autotune": False}), functorch.patch({"aggressive_recomputation": False}):
         yield torch.compile(lambda x: torch.mm(x, x))(torch.ones(4, 4))
 """
 
@@ -36,7 +36,9 @@ class Pass(CustomGraphPass):
 def run():
     x = torch.ones(3, requires_grad=True)
     with inductor.patch({"post_grad_custom_post_pass": Pass()}):
-        yield torch.compile(lambda x: x.sin())(x)
+        out = torch.compile(lambda x: x.sin())(x)
+        out.sum().backward()
+    yield out
 """
 
 JOINT = """
@@ -52,7 +54,9 @@ def joint(graph, inputs):
 def run():
     x = torch.ones(3, requires_grad=True)
     with functorch.patch(joint_custom_pass=joint):
-        yield torch.compile(lambda x: x.sin())(x)
+        out = torch.compile(lambda x: x.sin())(x)
+        out.sum().backward()
+    yield out
 """
 
 PARTITIONER = """
@@ -138,33 +142,31 @@ def run():
 """
 
 PATCHED = """
-import torch._inductor.decomposition as decomposition
-import torch._functorch.partitioners as partitioners
+import torch._inductor.compile_fx as compile_fx
 
-original = partitioners.min_cut_rematerialization_partition
+original = compile_fx._recursive_post_grad_passes
 
 def changed(graph, *args, **kwargs):
     for node in graph.graph.nodes:
         if node.target is torch.ops.aten.sin.default:
             node.target = torch.ops.aten.cos.default
-    graph.recompile()
     return original(graph, *args, **kwargs)
 
 def run():
-    import torch._inductor.compile_fx as compile_fx
-    before = compile_fx.min_cut_rematerialization_partition
-    compile_fx.min_cut_rematerialization_partition = changed
+    compile_fx._recursive_post_grad_passes = changed
     try:
         x = torch.ones(3, requires_grad=True)
-        yield torch.compile(lambda x: x.sin())(x)
+        out = torch.compile(lambda x: x.sin())(x)
+        out.sum().backward()
+        yield out
     finally:
-        compile_fx.min_cut_rematerialization_partition = before
+        compile_fx._recursive_post_grad_passes = original
 """
 
 COS_TO_EXP = ("aten.cos.default", "aten.exp.default")
 CHANGES = [
     other("inductor_setting", CONFIG, CALL, ('"max_autotune": False', '"max_autotune": True'), equal=True),
-    other("functorch_setting", CONFIG, CALL, ('"functionalize_rng_ops": False', '"functionalize_rng_ops": True'), equal=True),
+    other("functorch_setting", CONFIG, CALL, ('"aggressive_recomputation": False', '"aggressive_recomputation": True'), equal=True),
     other("cache_key_tag", CONFIG, CALL, ("inductor.patch", 'torch.compiler.config.patch(cache_key_tag="mine"), inductor.patch'), equal=True),
     other("options", CONFIG, CALL, ("torch.mm(x, x))", 'torch.mm(x, x), options={"epilogue_fusion": False})'), equal=True),
     other("pass_with_constant_uuid", PASSES, PASS, COS_TO_EXP),
