@@ -17,6 +17,9 @@ from . import registrations, targets
 TORCH_DIRECTORY = os.path.dirname(torch.__file__) + os.sep
 _THEIR_OWN = os.path.join(TORCH_DIRECTORY, "_library", "custom_ops.py")
 _OFFERED = os.path.join(TORCH_DIRECTORY, "library.py")
+# Here torch itself registers with the functions that it offers to users.
+_REGISTERED_LIKE_USERS = ("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "debugprims")
+_COMPILED = (".cpp", ".cc", ".cxx", ".c", ".cu", ".cuh", ".h", ".hpp", ".hip", ".mm")
 _FIRST_CALL = "call `import torch` with aot_cache installed, or aot_cache.enable(), before registering it"
 
 
@@ -99,7 +102,7 @@ def _kernels(name: str, defined: bool) -> tuple[dict[str, Any], dict[str, str]]:
     known = registrations.of(name)
     python, native = {}, {}
     for key, file in _registered(name):
-        if _is_python(name, key):
+        if _is_python(file):
             if defined and file == _THEIR_OWN:
                 continue
             if key not in known:
@@ -119,10 +122,9 @@ def _registered(name: str) -> Iterator[tuple[str, str]]:
             yield key.removesuffix("[alias]"), rest.partition(" :: ")[0].rpartition(":")[0]
 
 
-def _is_python(name: str, key: str) -> bool:
-    space, _, rest = name.partition("::")
-    found = f"{space}/{rest}/{key}" in torch.library._impls
-    return found or (key == "CompositeImplicitAutograd" and f"{space}/{rest}/" in torch.library._impls)
+def _is_python(file: str) -> bool:
+    """Whether a kernel is Python code, by the file that registered it; `torch.library._impls` forgets redefinitions."""
+    return not file.endswith(_COMPILED)
 
 
 def _fake(entry: Any) -> Any:
@@ -169,8 +171,8 @@ def _refuse_unseen(seen: Mapping[str, Any]) -> None:
         if name.partition("::")[0] not in targets.TORCH_NAMESPACES or name in seen:
             continue
         for key, file in _registered(name):
-            offered = file == _OFFERED and not name.startswith("_native::")
-            if _is_python(name, key) and (offered or not file.startswith(TORCH_DIRECTORY)):
+            offered = file == _OFFERED and name.partition("::")[0] not in _REGISTERED_LIKE_USERS
+            if _is_python(file) and (offered or not file.startswith(TORCH_DIRECTORY)):
                 raise UnknownKernel(f"operator {name}: its {key} kernel is not torch's ({file})")
     _checked[size] = True
 

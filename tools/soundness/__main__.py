@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", metavar="NAME", help="changes whose name contains NAME; may be repeated")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the temporary directory and print its path")
+    parser.add_argument("--torch", action="store_true", help="tell instead after which changes torch's caches go wrong")
     parser.add_argument("--list", action="store_true", help="print the table and run nothing")
     arguments = parser.parse_args()
     table = [c for c in changes.TABLE if not arguments.only or any(only in c.name for only in arguments.only)]
@@ -38,6 +39,8 @@ def main() -> int:
     env.enter("test")
     home = Path(tempfile.mkdtemp(prefix="aot_cache-soundness-"))
     try:
+        if arguments.torch:
+            return report_torch(runs.stale(table, home))
         verdicts = runs.run(table, home)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
@@ -48,6 +51,13 @@ def main() -> int:
         else:
             shutil.rmtree(home, ignore_errors=True)
     return report(verdicts, arguments.json)
+
+
+def report_torch(stale: dict[str, bool]) -> int:
+    for name in sorted(name for name, wrong in stale.items() if wrong):
+        print(f"wrong values  {name}")
+    print(f"torch's own caches: wrong values after {sum(stale.values())} of {len(stale)} changes")
+    return 0
 
 
 def report(verdicts: list[runs.Verdict], as_json: bool) -> int:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import child
+import native
 from table import Change, Expect
 
 SIDE = Path(__file__).with_name("side.py")
 ROOT = SIDE.parent.parent.parent
+LIBRARIES = "SOUNDNESS_LIBRARIES"
 Seen = dict[str, Any]
 """What side.py tells of one program."""
 
@@ -31,6 +33,9 @@ class Verdict:
 
 def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
     """Each change's `before` in one process, again in a second, `after` in a third, and `after` without any cache."""
+    if any(LIBRARIES in change.before for change in changes):
+        child.say("building two libraries of operators")
+        native.build(home / "libraries")
     first, second = [_Batch("before", {}, changes)], [_Batch("again", {}, changes)]
     for env in _surroundings(changes):
         mine = [c for c in changes if dict(c.env) == env]
@@ -49,6 +54,17 @@ def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
                 for name, result in results.items():
                     seen[name][batch.role] = result
     return [judge(change, seen[change.name]) for change in changes]
+
+
+def stale(changes: list[Change], home: Path) -> dict[str, bool]:
+    """Whether torch's own caches, with this one off, serve the second process what the first one compiled."""
+    if any(LIBRARIES in change.before for change in changes):
+        native.build(home / "libraries")
+    plain = [c for c in changes if not c.env]
+    before = _Batch("torch-before", {}, plain).run(home)
+    after = _Batch("torch-after", {}, plain).run(home)
+    reference = _Batch("reference", {}, plain).run(home)
+    return {c.name: after[c.name]["values"] != reference[c.name]["values"] for c in plain if before[c.name]["values"]}
 
 
 def _surroundings(changes: Iterable[Change]) -> list[dict[str, str]]:
@@ -73,16 +89,20 @@ class _Batch:
         tag = f"{self.role}-{abs(hash(tuple(sorted(self.env.items()))))}"
         listing = home / f"{tag}.json"
         listing.write_text(json.dumps([[c.name, str(self._write(c, home))] for c in self.changes]))
-        own = home / tag if self.role == "reference" else home / "shared"
+        folder = {"reference": tag, "torch-before": "torch", "torch-after": "torch"}.get(self.role, "shared")
+        own = home / folder
         env = child.environment(own, PYTHONPATH=str(ROOT), **{"PYTHONHASHSEED": "0", **_filled(self.env, home)})
+        env[LIBRARIES] = str(home / "libraries")
+        if folder != "shared":
+            env["AOT_CACHE"] = "0"
         if self.role == "reference":
-            env |= {"AOT_CACHE": "0", "TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}
+            env["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
         label = f"{self.role} {' '.join(f'{k}={v}' for k, v in self.env.items())}".strip()
         result: dict[str, Seen] = child.run_json([sys.executable, str(SIDE), str(listing)], label, env)
         return result
 
     def _write(self, change: Change, home: Path) -> Path:
-        after = self.role in ("after", "reference")
+        after = self.role in ("after", "reference", "torch-after")
         folder = home / "programs" / (change.place or "here") if after else home / "programs" / "here"
         folder = folder / ("after" if after else "before") if not change.place else folder
         folder.mkdir(parents=True, exist_ok=True)

@@ -191,6 +191,16 @@ def run():
 """
 
 
+NATIVE = """
+import os
+
+torch.ops.load_library(os.path.join(os.environ["SOUNDNESS_LIBRARIES"], "one.so"))
+
+def run():
+    yield torch.compile(lambda x: torch.ops.snd_native.scale(x))(torch.ones(3))
+"""
+
+
 def _named(change: Change) -> Change:
     """Each change has a namespace of operators of its own: all run in one process."""
     space = f"snd_{change.name}"
@@ -230,4 +240,6 @@ _CHANGES = [
     bypassed("op_kernel_unseen", ROW, UNSEEN, "its CompositeImplicitAutograd kernel was registered before", ("torch.mm(x, x)", "torch.mm(x, x.t())")),
     bypassed("op_unidentified", ROW, UNIDENTIFIED, "finds what it uses at run time"),
 ]
-CHANGES = [_named(change) for change in _CHANGES]
+# The two libraries define one operator: the second must be in a process of its own.
+_NATIVE = other("op_native_library", LIBRARY, NATIVE, ("one.so", "two.so"))
+CHANGES = [*(_named(change) for change in _CHANGES), _NATIVE]
