@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from . import errors
+
 if TYPE_CHECKING:
     from .outcome import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["disable", "enable", "enabled", "events", "stats"]
+__all__ = ["disable", "enable", "enabled", "errors", "events", "stats"]
 
 
 def enable(**settings: Any) -> None:
@@ -88,10 +90,10 @@ def _autoload() -> None:
 
     try:
         from .torch_compat import registrations
-        from .torch_compat.late import BeforeImport
+        from .torch_compat.late import COMPILER, BeforeImport
 
         registrations.start_early()
-        _autoloading = BeforeImport(("torch._dynamo", "torch._functorch.aot_autograd", "torch._inductor"), _install_late)
+        _autoloading = BeforeImport(COMPILER, _install_late)
     except Exception:  # an exception here would break `import torch`
         logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)
 

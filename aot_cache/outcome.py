@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 Kind = Literal["graph", "frame"]
 
@@ -85,6 +86,24 @@ class Failed(_WithReason):
 
 Outcome = Union[Hit, Miss, Bypass, Refused, Failed]
 
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain values, with the same names for every kind; seconds, and no reason for a hit."""
+    if isinstance(outcome, Hit):
+        reason, detail, remedy = None, "", ""
+    else:
+        reason, detail, remedy = outcome.reason.value, outcome.detail, outcome.remedy
+    return {
+        "outcome": type(outcome).__name__.lower(),
+        "kind": outcome.kind,
+        "key": outcome.key,
+        "seconds": outcome.seconds,
+        "reason": reason,
+        "detail": detail,
+        "remedy": remedy,
+    }
+
+
 _COUNTED_AS = {"Hit": "hit", "Miss": "miss", "Bypass": "bypass", "Refused": "bypass"}
 _NAMES = tuple(f"{kind}_{what}" for kind in ("graph", "frame") for what in ("hit", "miss", "bypass")) + ("error",)
 
@@ -95,10 +114,17 @@ class Ledger:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._events: list[Outcome] = []
+        self._listeners: list[Callable[[Outcome], None]] = []
 
     def add(self, outcome: Outcome) -> None:
         with self._lock:
             self._events.append(outcome)
+        for listener in self._listeners:
+            listener(outcome)
+
+    def listen(self, listener: Callable[[Outcome], None]) -> None:
+        """Have `listener`, which may not raise, called with every outcome from now on."""
+        self._listeners.append(listener)
 
     def events(self) -> list[Outcome]:
         with self._lock:

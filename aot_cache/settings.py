@@ -91,9 +91,10 @@ def parse_size(name: str, value: Any) -> int:
     """Bytes from `10GB`, `500 MB`, `1.5GiB` or a plain number of bytes (at least 1)."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
     unit = _UNITS.get(match[2].upper()) if match else None
-    if unit is None or isinstance(value, bool) or (size := int(float(match[1]) * unit)) < 1:
+    size = float(match[1]) * unit if match and unit and not isinstance(value, bool) else 0.0
+    if not 1 <= size < float("inf"):
         raise SettingError(name, value, "a size such as 10GB, 500MB or a number of bytes, at least 1")
-    return size
+    return int(size)
 
 
 def _mode(name: str, value: Any) -> str:

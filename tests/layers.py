@@ -17,11 +17,14 @@ LEVELS = {
     "artifact": 4,
     "hook": 5, "cli": 5,
     "__init__": 6, "__main__": 6,
+    "pytest_plugin": 7,
 }  # fmt: skip
 OUT_OF_REACH = {"cli": ("hook", "torch_compat", "offload.passes", "offload.transfer", "offload.weights")}
+# What goes through the front door only, as any user's program does.
+GUESTS = ("pytest_plugin",)
 OWNERS = {"diskcache": "store.disk", "filelock": "store.locks", "pickle": "artifact.codec", "_pickle": "artifact.codec"}
 PRIVATE_TORCH = "torch_compat"
-PURE = ("errors", "outcome", "settings", "key.parts", "artifact.envelope", "store")
+PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "artifact.envelope", "artifact.archive", "store")
 PURE += ("offload.schedule", "offload.planner", "offload.simulate")
 TOP_LEVEL = {"pyproject.toml", "aot_cache", "tests", "tools", "README.md", "LICENSE"}
 FILE_LINES, FUNCTION_LINES = 300, 40
@@ -80,6 +83,12 @@ def out_of_reach(modules: dict[str, Module]) -> list[str]:
             if any(_within(reached, barred) for barred in OUT_OF_REACH[start.room]):
                 found.append(f"{start.name} reaches {reached}")
     return found
+
+
+def past_the_door(modules: dict[str, Module]) -> list[str]:
+    """Imports of a guest that are not of the package's public names."""
+    guests = [module for module in modules.values() if module.room in GUESTS]
+    return [f"{guest.name} imports {name}" for guest in guests for name in sorted(guest.inner - {"__init__"})]
 
 
 def foreign(modules: dict[str, Module]) -> list[str]:

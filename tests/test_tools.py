@@ -101,10 +101,14 @@ def test_a_run_whose_counts_or_numbers_are_wrong_is_no_measurement(
 
 
 def test_numbers_that_differ_between_compiled_variants_are_an_error() -> None:
-    same, other = {"loss": "1", "gradient": "2"}, {"loss": "1", "gradient": "3"}
-    start._same_numbers("mlp", {"cold": [same], "ours-warm": [same], "eager": [other]})
-    with pytest.raises(child.ChildFailed, match="differ"):
-        start._same_numbers("mlp", {"cold": [same], "ours-warm": [same, other]})
+    def result(loss: float, gradient: float) -> dict[str, str]:
+        return {"loss": loss.hex(), "gradient": gradient.hex()}
+
+    same, reordered = result(1.0, 2.0), result(1.0, 2.0000001)
+    start._same_numbers("mlp", {"cold": [same], "ours-warm": [same, reordered], "eager": [result(1.1, 3.0)]})
+    for other in (result(1.0000001, 2.0), result(1.0, 2.00001)):
+        with pytest.raises(child.ChildFailed, match="differ"):
+            start._same_numbers("mlp", {"cold": [same], "ours-warm": [same, other]})
 
 
 def test_a_table_has_a_header_a_rule_and_the_rows() -> None:

@@ -106,6 +106,8 @@ def train(steps: int) -> dict[str, Any]:
     import transformers
 
     torch.manual_seed(0)
+    # Else threads add up the gradient of the embedding in any order, and no two runs are bit-equal, cached or not.
+    torch.use_deterministic_algorithms(True)
     config = transformers.GPT2Config(**MODEL, use_cache=False, bos_token_id=None, eos_token_id=None)
     model = transformers.GPT2LMHeadModel(config).train()
     model.loss_type = "ForCausalLM"  # else transformers warns about it inside the graph, which breaks it

@@ -12,29 +12,11 @@ from typing import Any
 import torch
 
 from ..errors import EnvelopeError, NotSerializable
-from ..torch_compat.entries import without_modes
+from ..torch_compat import storages
+from ..torch_compat.entries import REBUILDERS, without_modes
 
-# Classes of these packages may be rebuilt; functions only if they are named below.
+# Classes of these packages may be rebuilt; functions only if they are listed.
 _PACKAGES = ("torch", "sympy", "mpmath")
-_FUNCTIONS = frozenset(
-    {
-        ("copyreg", "_reconstructor"),
-        ("copyreg", "__newobj__"),
-        ("torch._utils", "_rebuild_tensor_v2"),
-        ("torch._utils", "_rebuild_tensor_v3"),
-        ("torch._utils", "_rebuild_parameter"),
-        ("torch._tensor", "_rebuild_from_type_v2"),
-        ("torch.storage", "_load_from_bytes"),
-        ("torch.serialization", "_get_layout"),
-        ("torch.fx.graph_module", "reduce_graph_module"),
-        ("torch.fx.graph_module", "reduce_package_graph_module"),
-        ("torch.fx.graph_module", "reduce_deploy_graph_module"),
-        ("torch.fx._lazy_graph_module", "reduce_lazy_graph_module"),
-        ("torch.ops", "_unpickle"),
-        ("torch._ops", "_unpickle"),
-        ("torch._inductor.decomposition", "select_decomp_table"),
-    }
-)
 _BUILTINS = frozenset(
     "bool bytearray bytes complex dict float frozenset int list object range set slice str tuple type NoneType "
     "Ellipsis NotImplemented".split()
@@ -101,6 +83,9 @@ class _Pickler(pickle.Pickler):
             module, name = pickle.whichmodule(value, value.__qualname__), value.__qualname__
             if not (_is_listed(module, name) or isinstance(value, type) and _is_allowed_class(value, module)):
                 raise NotSerializable(f"it holds {module}.{name}, which is not allowed in an entry")
+        elif storages.is_storage(value):
+            # torch's own way is a pickle within the pickle, which no list could watch.
+            return storages.rebuild, storages.take(value)
         return NotImplemented
 
 
@@ -118,7 +103,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _is_listed(module: str, name: str) -> bool:
-    return (module, name) in _STANDARD or (module, name) in _FUNCTIONS or module == "builtins" and name in _BUILTINS
+    if (module, name) == (storages.rebuild.__module__, storages.rebuild.__name__):
+        return True
+    return (module, name) in _STANDARD or (module, name) in REBUILDERS or module == "builtins" and name in _BUILTINS
 
 
 def _is_allowed_class(found: type, module: str) -> bool:

@@ -102,6 +102,7 @@ def bundle(wrappers: Iterable[str]) -> Bundle:
             continue
         libraries[digest(data)] = data
         rows.append({"fingerprint": fingerprint, "digest": digest(data), "name": library.name, "bytes": len(data)})
+    isas.discard("")
     if len(isas) > 1:
         raise NotSerializable(f"the graph has kernels for more than one instruction set: {', '.join(sorted(isas))}")
     table = {"isa": next(iter(isas), ""), "cpu": sorted(features or ()), "libraries": rows}

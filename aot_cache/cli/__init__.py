@@ -1,4 +1,4 @@
-"""The command line: one file a verb. Never imports torch.
+"""The command line: one file a verb. Never imports torch (the command that `warm` runs may).
 
 A verb module has HELP, `add(parser)` for its options, and `run(arguments)`, which gives the exit code.
 """
@@ -11,12 +11,23 @@ import traceback
 from collections.abc import Sequence
 
 from ..errors import AotCacheError, SettingError
-from . import clear, doctor, inspect, prune, stats, verify
+from . import clear, doctor, explain, export, import_, inspect, prune, stats, verify, warm
 from .report import flush, note, printable
 
 YES, NO, USAGE, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 130
 
-_VERBS = {"inspect": inspect, "stats": stats, "verify": verify, "prune": prune, "clear": clear, "doctor": doctor}
+_VERBS = {
+    "inspect": inspect,
+    "stats": stats,
+    "explain": explain,
+    "verify": verify,
+    "prune": prune,
+    "clear": clear,
+    "export": export,
+    "import": import_,
+    "warm": warm,
+    "doctor": doctor,
+}
 _CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, problem found); 2 usage; 3 unexpected; 130 interrupted"
 
 

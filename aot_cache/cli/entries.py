@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,10 @@ from ..store.base import Entry
 from ..store.disk import DiskStore
 from ..store.opening import check_directory
 from ..store.readonly import ReadonlyStore
-from .report import progress
+from .report import printable, progress
 
 GRAPH, KERNEL = "g-", "k-"
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _GRAPH_NAME = re.compile(r"g-([0-9a-f]{32})\.([0-9a-f]{16})")
 
 
@@ -74,6 +75,14 @@ def resolve(arguments: argparse.Namespace, environ: Mapping[str, str] | None = N
         return Settings.resolve({"directory": given}, environ)
     except SettingError as error:
         raise SettingError("--dir", error.value, error.allowed) if error.name == "directory" else error
+
+
+def parse_age(option: str, text: str) -> float:
+    """Seconds from `30d`, `12h`, `45min`. Raises SettingError."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
+    if match is None or match[2] not in _SECONDS:
+        raise SettingError(option, text, f"an age such as 30d or 12h (units: {', '.join(_SECONDS)})")
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def reading(settings: Settings) -> ReadonlyStore:
@@ -148,3 +157,9 @@ def fault(name: str, data: bytes) -> str | None:
     except EnvelopeError as error:
         return str(error)
     return None
+
+
+def not_one(key: str, keys: Sequence[str]) -> str:
+    """What to say of a prefix that starts none or several `keys`."""
+    shown = repr(printable(key))
+    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph has the key {shown}"

@@ -15,7 +15,7 @@ from ..artifact.envelope import Envelope
 from ..errors import EnvelopeError
 from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import GRAPH, KERNEL, Graph, graphs, load, reading, resolve
+from .entries import GRAPH, KERNEL, Graph, graphs, load, not_one, reading, resolve
 
 HELP = "list the stored graphs, or show one"
 
@@ -81,7 +81,7 @@ def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
     entries = list(store.entries(GRAPH + wanted))
     keys = sorted({Graph(entry, None).key for entry in entries})
     if len(keys) != 1:
-        report.note(f"aot-cache inspect: {_not_one(arguments.key, keys)}")
+        report.note(f"aot-cache inspect: {not_one(arguments.key, keys)}")
         return 1
     shown = [_describe(*found, arguments.graph) for entry in entries if (found := load(store, entry))]
     if arguments.json:
@@ -91,11 +91,6 @@ def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
             _print_one(one, first=number == 0)
     # None is left if another process removed them just now.
     return 1 if not shown or any(one["problem"] for one in shown) else 0
-
-
-def _not_one(key: str, keys: Sequence[str]) -> str:
-    shown = repr(report.printable(key))
-    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph has the key {shown}"
 
 
 def _describe(one: Graph, opened: Envelope | None, with_text: bool) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from importlib import metadata
 
 from ..errors import SettingError
@@ -11,11 +10,9 @@ from ..settings import parse_size
 from ..store.base import Entry
 from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import deleting, graphs, reading, resolve
+from .entries import deleting, graphs, parse_age, reading, resolve
 
 HELP = "delete stale entries, and what exceeds the size limit"
-
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = resolve(arguments)
     limit = settings.size_limit if arguments.size is None else parse_size("--size", arguments.size)
-    age = None if arguments.older_than is None else _age(arguments.older_than)
+    age = None if arguments.older_than is None else parse_age("--older-than", arguments.older_than)
     if arguments.other_torch and (arguments.size or arguments.older_than):
         # Their dry runs would count an entry twice.
         report.note("aot-cache prune: --other-torch goes alone: run prune once more for the rest")
@@ -47,14 +44,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _of_other_torch(store: ReadonlyStore, installed: str) -> list[Entry]:
     readable = [(one.entry, one.manifest) for one in graphs(store) if one.manifest]
     return [entry for entry, manifest in readable if not _same_torch(manifest.facts.get("torch", ""), installed)]
-
-
-def _age(text: str) -> float:
-    """Seconds from `30d`, `12h`, `45min`."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", text.lower())
-    if match is None or match[2] not in _SECONDS:
-        raise SettingError("--older-than", text, f"an age such as 30d or 12h (units: {', '.join(_SECONDS)})")
-    return float(match[1]) * _SECONDS[match[2]]
 
 
 def _installed_torch() -> str:

@@ -5,36 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..artifact import codec, envelope, native
-from ..errors import AotCacheError, EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
-from ..key import parts
+from ..artifact import alike, envelope, native
+from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
 from ..key.build import graph_key
 from ..key.encode import CannotKey
-from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason, Refused
 from ..settings import Settings
 from ..store.base import Store
 from ..store.opening import Opened
+from ..store.readonly import ReadonlyStore
 from ..torch_compat import aot, entries, kernels, tensors
 from .flights import Flights
+from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive
+from .history import History
 
 log = logging.getLogger("aot_cache")
 T = TypeVar("T")
-
-
-@dataclass
-class Pending:
-    """What has to be remembered from a look-up that missed until its result is saved."""
-
-    key: parts.CacheKey
-    name: str
-    symbols: dict[str, str]
-    sources: Any
-    alias_guards_before: int
-    started: float = field(default_factory=time.monotonic)
 
 
 class GraphCache:
@@ -45,6 +33,7 @@ class GraphCache:
         self._opened: Store | None = None
         self._writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
+        self.history = History(settings)
         self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
 
@@ -86,6 +75,8 @@ class GraphCache:
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
             except CannotKey as error:
+                if request.peeking:
+                    return None
                 return self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
             except StoreError as error:
                 self._warn(f"the cache is off: {error}")
@@ -106,23 +97,29 @@ class GraphCache:
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
             loaded, reason = self._find(key, request)
+            if loaded is None and request.peeking:
+                return None
             if loaded is None and self._writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
-                    loaded, reason = self._find(key, request)
+                    loaded, again = self._find(key, request)
+                    # What was discarded the first time is absent the second.
+                    reason = reason if again is Reason.ABSENT else again
             if loaded is not None:
                 self._flights.land(key)
                 saved = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
                 self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
             elif self._settings.assert_hit:
                 self._flights.land(key)
-                detail = self._nearest(request.notes["pending"].key)
+                pending: Pending = request.notes["pending"]
+                looking = ReadonlyStore(self._settings.directory)
+                detail = alike.differences(looking, aot.PREFIX, pending.name, pending.key.parts)
             return loaded
 
         loaded = self._fail_open(look_up, lambda error: None, key)
-        if loaded is None:
+        if loaded is None and not request.peeking:
             self._pending[key] = request.notes["pending"]
-            self._end(Miss, key, started, reason, detail)
+            self._end(Miss, key, started, reason, detail, of=self._pending[key])
         return loaded
 
     def save(self, key: str, entry: Any) -> None:
@@ -131,8 +128,13 @@ class GraphCache:
             return
 
         def publish() -> None:
-            name, data = self._pack(pending, entry)
-            self._store.put(name, data)
+            sealed = pack(pending, entry, self._flights.backward_seconds())
+            # The libraries go first: an entry that was published is complete.
+            for name, library in sealed.libraries.items():
+                self._store.put(name, library)
+            self._store.put(sealed.name, sealed.data)
+            for name, data in (*sealed.libraries.items(), (sealed.name, sealed.data)):
+                aot.add_to_portable_archive(name, data)
 
         started = time.perf_counter()
         try:
@@ -145,16 +147,24 @@ class GraphCache:
         self._flights.land_all()
 
     def adopt(self, key: str, data: bytes) -> bool:
-        if not data.startswith(envelope.MAGIC):
+        if not is_ours(key, data):
             return False
 
         def publish() -> None:
-            manifest = envelope.Envelope(data).manifest
+            check_name_tells_content(key, data)
             if self._writable:
-                self._store.put(_name(aot.PREFIX + manifest.key, manifest.guards), data)
+                self._store.put(key, data)
 
         self._fail_open(publish, lambda error: None, key)
         return True
+
+    def _for_torchs_archive(self, manifest: envelope.Manifest, name: str, data: bytes) -> None:
+        """What was loaded is in torch's portable archive as a whole, as what was compiled is."""
+        aot.add_to_portable_archive(name, data)
+        for row in manifest.extra["kernels"]["libraries"]:
+            library = self._store.get(native.store_name(row["digest"]))
+            if library is not None:
+                aot.add_to_portable_archive(native.store_name(row["digest"]), library)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -169,31 +179,20 @@ class GraphCache:
                 if data is None:
                     continue
                 opened = envelope.Envelope(data)
-                _check_belongs(opened.manifest, request.notes["pending"].key)
+                pending: Pending = request.notes["pending"]
+                check_belongs(opened.manifest, pending.key)
                 if opened.manifest.guards and not entries.holds(opened.manifest.guards, request):
                     reason = Reason.GUARD
                     continue
-                return self._revive(opened, request), Reason.ABSENT
+                loaded, rebuilt = revive(opened, pending, request, self._store.get)
+                for why in rebuilt:
+                    self._warn(f"a kernel of {pending.name} was compiled again: {why}")
+                self._for_torchs_archive(opened.manifest, stored.name, data)
+                return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
                 reason = Reason.UNUSABLE
                 self._discard(stored.name, error, started)
         return None, reason
-
-    def _revive(self, opened: envelope.Envelope, request: aot.Request) -> aot.Loaded:
-        manifest, content = opened.manifest, opened.section("result")
-        entry = codec.load(content)
-        texts = {name: codec.decode_text(opened.section(name)) for name in opened.names if name.startswith("text.")}
-        entries.put_texts(entry, texts)
-        pending: Pending = request.notes["pending"]
-        theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
-        entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
-        with native.serve(manifest.extra["kernels"], self._store.get) as serving:
-            function = entries.revive(entry, request)
-        for why in serving.rebuilt.values():
-            self._warn(f"a kernel of {manifest.name} was compiled again: {why}")
-        entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
-        forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))
-        return aot.Loaded(function, bytes(content), forward, backward)
 
     def _discard(self, name: str, error: Exception, started: float) -> None:
         """An entry that cannot be used is in the way of the one that will replace it."""
@@ -207,36 +206,6 @@ class GraphCache:
         self._end(Failed, name, started, reason, repr(error))
         if self._writable and reason is not Reason.DIRECTORY:
             self._fail_open(lambda: self._store.delete(name), lambda _: False, name)
-
-    # -- writing -------------------------------------------------------------------------------------------------------
-
-    def _pack(self, pending: Pending, entry: Any) -> tuple[str, bytes]:
-        seconds = entries.seconds(entry)
-        seconds["backward"] = seconds["backward"] or (self._flights.backward_seconds() if entry.compiled_bw else 0.0)
-        entries.set_backward_seconds(entry, seconds["backward"])
-        alias_guards = entries.alias_guards(pending.alias_guards_before, pending.sources)
-        entries.prepare(entry)
-        texts = entries.take_texts(entry)
-        try:
-            sections = {"result": codec.dump(entry)} | codec.encode_texts(texts)
-        finally:
-            entries.put_texts(entry, texts)
-        # The libraries go first: an entry that was published is complete.
-        bundle = native.bundle(entries.sources(entry))
-        for name, library in bundle.libraries.items():
-            self._store.put(native.store_name(name), library)
-        manifest = envelope.Manifest(
-            key=pending.key.digest,
-            parts=pending.key.parts,
-            name=pending.name,
-            kind=entries.kind(entry),
-            guards=entries.guards(entry),
-            created=time.time(),
-            seconds=seconds,
-            facts=facts(),
-            extra={"symbols": pending.symbols, "alias_guards": alias_guards, "kernels": bundle.table},
-        )
-        return _name(aot.PREFIX + pending.key.digest, manifest.guards), envelope.pack(manifest, sections)
 
     # -- the edge ------------------------------------------------------------------------------------------------------
 
@@ -258,37 +227,15 @@ class GraphCache:
             self._end(Failed, key, started, Reason.INTERNAL, repr(error))
             return otherwise(error)
 
-    def _end(self, kind: type[Any], key: str | None, started: float, reason: Reason, detail: str = "", remedy: str = "") -> None:
-        outcome: Outcome = kind("graph", key, time.perf_counter() - started, reason, detail, remedy)
+    def _end(
+        self, kind: type[Any], key: str | None, started: float, reason: Reason, *text: str, of: Pending | None = None
+    ) -> None:
+        outcome: Outcome = kind("graph", key, time.perf_counter() - started, reason, *text)
         self._ledger.add(outcome)
+        self.history.record(outcome, *((of.name, of.key.parts) if of else ()))
         log.info("aot_cache: %s", outcome)
 
     def _warn(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             log.warning("aot_cache: %s", text)
-
-    def _nearest(self, key: parts.CacheKey) -> str:
-        """What differs between `key` and the entry most like it, for the message of an asserted hit."""
-        known: dict[str, tuple[parts.KeyPart, ...]] = {}
-        for stored in sorted(self._store.entries(aot.PREFIX), key=lambda e: -e.used)[:200]:
-            try:
-                known[stored.name] = envelope.Envelope(self._store.get(stored.name) or b"").manifest.parts
-            except AotCacheError:
-                continue
-        name = parts.nearest(key.parts, known)
-        if name is None:
-            return "the cache is empty"
-        changes = parts.diff(known[name], key.parts)
-        return f"nearest entry {name} differs in " + "; ".join(map(str, changes[:20]))
-
-
-def _name(key: str, guards: str | None) -> str:
-    """Entries of one key with different shape guards live side by side."""
-    return f"{key}.{parts.digest((guards or '').encode())[:16]}"
-
-
-def _check_belongs(manifest: envelope.Manifest, key: parts.CacheKey) -> None:
-    """Before anything is unpickled: the entry is of exactly this key, torch build and machine included."""
-    if manifest.key != key.digest or [(p.name, p.digest) for p in manifest.parts] != [(p.name, p.digest) for p in key.parts]:
-        raise ForeignEntry(f"the entry says it is of key {manifest.key}, not {key.digest}")

@@ -14,6 +14,7 @@ from ..store.opening import Opened, open_store
 from ..torch_compat import aot, compilers, compiling, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
+from . import report
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -51,7 +52,9 @@ class Installation:
 
     def _could_not_join(self, error: Exception) -> None:
         self.failure = error
-        LEDGER.add(Failed("graph", None, 0.0, Reason.INTERNAL, str(error)))
+        outcome = Failed("graph", None, 0.0, Reason.INTERNAL, str(error))
+        LEDGER.add(outcome)
+        self.cache.history.record(outcome)
         log.warning("aot_cache: the cache is off: %s", error)
 
     def _around_backend(self, backend: str, call: Callable[[], Any]) -> Any:
@@ -61,12 +64,15 @@ class Installation:
         if len(LEDGER.events()) == before:
             switch = compiling.caching_is_off()
             reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")
-            LEDGER.add(Bypass("graph", None, 0.0, reason, detail))
+            outcome = Bypass("graph", None, 0.0, reason, detail)
+            LEDGER.add(outcome)
+            self.cache.history.record(outcome)
         return result
 
 
 _current: Installation | None = None
 _mutex = threading.RLock()
+report.attach(LEDGER)
 
 
 def current() -> Installation | None:

@@ -19,6 +19,7 @@ class CannotKey(AotCacheError):
         self.reason, self.detail, self.remedy = reason, detail, remedy
 
 
+_LENGTHS = struct.Struct("<BQ").pack
 Extend = Callable[["Encoder", Any], bool]
 """Encodes a value that is not plain, and says whether it could."""
 
@@ -26,19 +27,25 @@ Extend = Callable[["Encoder", Any], bool]
 class Encoder:
     """Appends encodings to one buffer.
 
-    extend: asked first for every value that is not a plain scalar; graphs teach nodes, tensors and callables with it.
+    extend: asked first for every value that is neither a plain scalar nor a plain list, tuple or dict; graphs teach nodes,
+    tensors and callables with it.
     """
 
     def __init__(self, extend: Extend | None = None) -> None:
         self._chunks: list[bytes] = []
         self._extend = extend
+        # Keys hold the same few tags and names over and over.
+        self._tags: dict[str, bytes] = {}
+        self._strings: dict[str, bytes] = {}
 
     def bytes(self) -> bytes:
         return b"".join(self._chunks)
 
     def tag(self, tag: str, data: bytes = b"") -> None:
-        name = tag.encode()
-        self._chunks.append(struct.pack("<BQ", len(name), len(data)) + name + data)
+        name = self._tags.get(tag)
+        if name is None:
+            name = self._tags[tag] = tag.encode()
+        self._chunks.append(_LENGTHS(len(name), len(data)) + name + data)
 
     def text(self, tag: str, text: str) -> None:
         self.tag(tag, text.encode("utf-8", "surrogatepass"))
@@ -49,9 +56,20 @@ class Encoder:
         Raises:
             CannotKey: the value is of an unknown type.
         """
-        simple = _SIMPLE.get(type(value))
-        if simple is not None:
+        kind = type(value)
+        if kind is str:
+            known = self._strings.get(value)
+            if known is None:
+                self.text("str", value)
+                self._strings[value] = self._chunks[-1]
+            else:
+                self._chunks.append(known)
+        elif (simple := _SIMPLE.get(kind)) is not None:
             self.tag(*simple(value))
+        elif kind is tuple or kind is list:
+            self._sequence(value)
+        elif kind is dict:
+            self._mapping(value)
         elif self._extend is not None and self._extend(self, value):
             return
         elif isinstance(value, (list, tuple)):
@@ -110,6 +128,5 @@ _SIMPLE: dict[type, Callable[[Any], tuple[str, bytes]]] = {
     # The bits, so that -0.0 and every NaN keep their own identity.
     float: lambda v: ("float", struct.pack("<d", v)),
     complex: lambda v: ("complex", struct.pack("<dd", v.real, v.imag)),
-    str: lambda v: ("str", v.encode("utf-8", "surrogatepass")),
     bytes: lambda v: ("bytes", v),
 }

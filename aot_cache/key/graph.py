@@ -40,8 +40,9 @@ def graph_part(module: GraphModule, symbols: tensors.Symbols, identify: Identify
     """
     walk = _Walk(symbols, identify)
     walk.module(module)
-    ops = ", ".join(f"{name} x{count}" for name, count in sorted(walk.calls.items()))
-    return KeyPart.of("graph", walk.encoder.bytes(), {"nodes": str(walk.nodes), "calls": ops})
+    # One line for each, so that a difference names the operator.
+    calls = {f"calls {name}": str(count) for name, count in sorted(walk.calls.items())}
+    return KeyPart.of("graph", walk.encoder.bytes(), {"nodes": str(walk.nodes)} | calls)
 
 
 class _Walk:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 # Raise this whenever what is hashed, or how, changes: old entries then miss instead of hitting wrongly.
 KEY_VERSION = 1
+
+
+DEFAULT = " (default)"
 
 
 def digest(data: bytes) -> str:
@@ -20,7 +23,8 @@ def digest(data: bytes) -> str:
 class KeyPart:
     """One named ingredient of a key.
 
-    summary holds what a person compares when two parts differ: a flat dict of short strings.
+    summary holds what a person compares when two parts differ: a flat dict of short strings. `name + DEFAULT` holds
+    what `name` is where a summary does not mention it.
     """
 
     name: str
@@ -51,6 +55,9 @@ class CacheKey:
         return digest("\n".join(lines).encode())
 
 
+DIGEST = "digest"
+
+
 @dataclass(frozen=True)
 class Difference:
     """One value that is not the same in two keys; None stands for a value that is missing on that side."""
@@ -61,7 +68,8 @@ class Difference:
     new: str | None
 
     def __str__(self) -> str:
-        return f"{self.part}.{self.name}: {self.old} -> {self.new}"
+        text = f"{self.part}.{self.name}: {self.old} -> {self.new}"
+        return f"{text} (its summary does not show what differs)" if self.name == DIGEST else text
 
 
 def diff(old: Iterable[KeyPart], new: Iterable[KeyPart]) -> list[Difference]:
@@ -73,20 +81,52 @@ def diff(old: Iterable[KeyPart], new: Iterable[KeyPart]) -> list[Difference]:
         if before and after and before.digest == after.digest:
             continue
         a, b = (dict(p.summary) if p else {} for p in (before, after))
-        changed = [k for k in [*a, *(k for k in b if k not in a)] if a.get(k) != b.get(k)]
+        changed = _changed(a, b)
         if changed:
-            found += [Difference(name, k, a.get(k), b.get(k)) for k in changed]
+            found += [Difference(name, value, *texts) for value, texts in changed.items()]
         else:
-            found.append(Difference(name, "digest", before and before.digest, after and after.digest))
+            found.append(Difference(name, DIGEST, before and before.digest, after and after.digest))
     return found
 
 
-def nearest(parts: Iterable[KeyPart], others: Mapping[str, Iterable[KeyPart]]) -> str | None:
-    """The key in `others` that shares the most parts with `parts`, the graph counting most; None if there are none."""
+def _changed(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, tuple[str | None, str | None]]:
+    """The values that differ, by name; a default stands for a value that only one side mentions."""
+    defaults = {name: text for name, text in [*old.items(), *new.items()] if name.endswith(DEFAULT)}
+    found = {}
+    for name in dict.fromkeys([*old, *new]):
+        texts = tuple(side.get(name, defaults.get(name + DEFAULT)) for side in (old, new))
+        if texts[0] != texts[1] and name not in defaults:
+            found[name] = texts
+    return found
+
+
+class Keyed(Protocol):
+    """What `nearest` reads of an entry: its key's parts, the name of what was compiled, and when (epoch seconds)."""
+
+    @property
+    def parts(self) -> tuple[KeyPart, ...]: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def created(self) -> float: ...
+
+
+E = TypeVar("E", bound=Keyed)
+
+
+def nearest(name: str, parts: Iterable[KeyPart], others: Iterable[E]) -> E | None:
+    """The entry of another key that is most like `parts`; None if there are none.
+
+    The same graph counts most, then the same name, then the number of equal parts, then the later one.
+    """
     mine = {p.name: p.digest for p in parts}
-
-    def likeness(theirs: Iterable[KeyPart]) -> tuple[int, int]:
-        equal = {p.name for p in theirs if mine.get(p.name) == p.digest}
-        return ("graph" in equal, len(equal))
-
-    return max(others, key=lambda key: likeness(others[key]), default=None)
+    best: tuple[tuple[bool, bool, int, float], E] | None = None
+    for other in others:
+        theirs = {p.name: p.digest for p in other.parts}
+        if theirs == mine:
+            continue
+        equal = {part for part, digest in theirs.items() if mine.get(part) == digest}
+        likeness = ("graph" in equal, other.name == name, len(equal), other.created)
+        if best is None or likeness > best[0]:
+            best = likeness, other
+    return best and best[1]

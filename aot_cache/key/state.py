@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import importlib.metadata
 import os
 import platform
 import re
-import sys
-import sysconfig
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ..outcome import Reason
 from ..torch_compat import config, sources, state, versions
 from .encode import CannotKey, Encoder
-from .parts import KeyPart
+from .machine import python_facts, vector_features
+from .parts import DEFAULT, KeyPart
 
 
 def config_part(identify: Callable[[Any], str]) -> KeyPart:
@@ -47,7 +43,7 @@ def ambient_part() -> KeyPart:
 def environment_part() -> KeyPart:
     """The torch build, Python, processor and accelerators that the compiled code is for."""
     facts = {f"torch.{name}": value for name, value in versions.build().items()}
-    facts |= _python() | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
+    facts |= dict(python_facts()) | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
     facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
     facts |= {f"edited {path}": digest for path, digest in sources.edited().items()}
     facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
@@ -97,37 +93,6 @@ _CODEGEN_VARIABLES = (
 )
 
 
-@functools.cache
-def _python() -> dict[str, str]:
-    found = {
-        "python": f"{sys.implementation.cache_tag} {platform.python_version()} {sysconfig.get_config_var('SOABI')}",
-        "machine": f"{platform.system()} {platform.machine()} {sys.byteorder} {sys.maxsize.bit_length()}",
-    }
-    for name in ("triton", "numpy", "sympy"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "absent"
-    return found
-
-
-@functools.cache
-def vector_features() -> str:
-    """The vector and matrix instructions that the kernel reports: they decide which source code Inductor writes.
-
-    What else `-march=native` code needs is checked where an entry's libraries are loaded.
-    """
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
-    return " ".join(sorted(flag for flag in flags if flag.startswith(_VECTOR)))
-
-
-_VECTOR = ("amx", "avx", "fma", "f16c", "sse4_2", "asimd", "neon", "sve", "bf16", "fphp", "i8mm", "vx", "altivec", "vsx")
-
-
 def _uuid(value: Any) -> str:
     found = value.uuid()
     if not found:
@@ -141,11 +106,16 @@ def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
     return KeyPart.of(part, encoder.bytes(), {name: str(value) for name, value in values.items()})
 
 
-def _short(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _ADDRESS.sub("", repr(value))[:200] for name, value in sorted(values.items())}
+def _short(values: Mapping[str, tuple[Any, Any]]) -> dict[str, str]:
+    found = {}
+    for name, (value, default) in sorted(values.items()):
+        found[name] = _shown(value)
+        found[name + DEFAULT] = _shown(default)
+    return found
 
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+def _shown(value: Any) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 
 def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:

@@ -14,7 +14,7 @@ from ..errors import EntryTooLarge, StoreError
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 # Eviction goes down to this share of the size limit, so that it runs once for many writes.
-_LOW_WATER = 0.9
+LOW_WATER = 0.9
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def excess(others: int, size: int, size_limit: int) -> int:
     """Bytes of other values that have to go, out of `others`, before one of `size` comes in."""
     if others + size <= size_limit:
         return 0
-    return others - max(0, int(size_limit * _LOW_WATER) - size)
+    return others - max(0, int(size_limit * LOW_WATER) - size)
 
 
 @contextmanager

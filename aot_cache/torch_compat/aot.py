@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from ..errors import HookMismatch
+from . import light
 from .late import AfterImport
 from .patches import Patches
 
@@ -31,6 +32,8 @@ class Request:
     """Where Dynamo found each input; None for an input without a source."""
     config: Any
     """torch's AOTConfig, handed back when an entry is brought to life."""
+    peeking: bool
+    """Whether nothing will be compiled now: a miss is asked again, and only then counts."""
     extra: Any
     """Inductor's shared state for forward and backward (CUDA graphs, device), or None."""
     notes: dict[str, Any] = field(default_factory=dict)
@@ -90,6 +93,7 @@ def join(seam: Seam, patches: Patches, failed: Callable[[Exception], None]) -> A
             patches.undo()
             failed(error)
 
+    light.watch(patches)
     return AfterImport(MODULE, act)
 
 
@@ -105,60 +109,76 @@ def _require_seams(module: Any) -> None:
 def _patch(module: Any, seam: Seam, patches: Patches) -> None:
     import torch._functorch.config as functorch_config
 
-    cache = module.AOTAutogradCache
+    cache, joint = module.AOTAutogradCache, _Joint(module, seam)
+    patches.wrap(module, "autograd_cache_key", joint.key)
+    for name in ("try_load", "_lookup", "save", "make_entry", "_write_to_local_cache"):
+        patches.wrap_static(cache, name, getattr(joint, name.removeprefix("_")))
+    light.import_on_demand(patches)
+    patches.wrap_static(module.FxGraphCache, "cache_hit_post_compile", light.after_load)
+    # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile. The default, since
+    # a setting would be one thread's.
+    patches.set(functorch_config._config["bundled_autograd_cache"], "default", True)
 
-    def try_load(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+
+class _Joint:
+    """What stands in for torch's functions, each named after the one that it is called around."""
+
+    def __init__(self, module: Any, seam: Seam) -> None:
+        self._module, self._seam = module, seam
+
+    def try_load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if _torch_wants_its_own():
             return original(*args, **kwargs)
-        active, current, token = _ACTIVE.set(True), _CURRENT.set(None), seam.begin()
+        active, current, token = _ACTIVE.set(True), _CURRENT.set(None), self._seam.begin()
         try:
-            return original(*args, **kwargs)
+            loaded = original(*args, **kwargs)
         finally:
             _ACTIVE.reset(active)
             _CURRENT.reset(current)
-            seam.end(token)
+            self._seam.end(token)
+        if light.is_peeking() and (loaded[0] if isinstance(loaded, tuple) else loaded) is None:
+            raise light.NotCached
+        return loaded
 
-    def key(original: Callable[..., Any], mod: Any, inputs: Any, config: Any, *rest: Any, **kwargs: Any) -> Any:
+    def key(self, original: Callable[..., Any], mod: Any, inputs: Any, config: Any, *rest: Any, **kwargs: Any) -> Any:
         if not _ACTIVE.get():
             return original(mod, inputs, config, *rest, **kwargs)
-        extra = kwargs.get("compiler_config_extra", rest[0] if rest else None)
-        request = _request(mod, inputs, config, extra)
-        found = seam.key(request)
+        request = _request(mod, inputs, config, kwargs.get("compiler_config_extra", rest[0] if rest else None))
+        found = self._seam.key(request)
         if found is None:
-            raise module.BypassAOTAutogradCache("aot_cache compiles this graph without a cache; see aot_cache.events()")
+            said = "aot_cache compiles this graph without a cache; see aot_cache.events()"
+            raise self._module.BypassAOTAutogradCache(said)
         _CURRENT.set(request)
         return found, []
 
-    def lookup(original: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Any:
+    def lookup(self, original: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Any:
         request = _CURRENT.get()
         if request is None or not key.startswith(PREFIX):
             return original(key, *args, **kwargs)
-        loaded = seam.load(key, request)
+        loaded = self._seam.load(key, request)
         return None if loaded is None else (loaded, loaded.content)
 
-    def save(original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
+    def save(self, original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not key.startswith(PREFIX):
             return original(key, entry, *args, **kwargs)
-        return None if entry is None else seam.save(key, entry)
+        return None if entry is None else self._seam.save(key, entry)
 
-    def make_entry(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         try:
             return original(*args, **kwargs)
         except Exception as error:
-            seam.unserializable(error)
+            self._seam.unserializable(error)
             return None
 
-    def write(original: Callable[..., Any], key: str, content: bytes, *args: Any, **kwargs: Any) -> Any:
-        return None if seam.adopt(key, content) else original(key, content, *args, **kwargs)
+    def write_to_local_cache(self, original: Callable[..., Any], key: str, content: bytes) -> Any:
+        return None if self._seam.adopt(key, content) else original(key, content)
 
-    patches.wrap(module, "autograd_cache_key", key)
-    patches.wrap_static(cache, "try_load", try_load)
-    patches.wrap_static(cache, "_lookup", lookup)
-    patches.wrap_static(cache, "save", save)
-    patches.wrap_static(cache, "make_entry", make_entry)
-    patches.wrap_static(cache, "_write_to_local_cache", write)
-    # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile.
-    patches.set(functorch_config, "bundled_autograd_cache", True)
+
+def add_to_portable_archive(name: str, data: bytes) -> None:
+    """Have `torch.compiler.save_cache_artifacts` carry a value of our store; `Seam.adopt` gets it back elsewhere."""
+    from torch.compiler._cache import CacheArtifactManager
+
+    CacheArtifactManager.record_artifact("aot_autograd", name, data)
 
 
 def _torch_wants_its_own() -> bool:
@@ -188,6 +208,7 @@ def _request(mod: Any, inputs: Sequence[Any], config: Any, extra: Any) -> Reques
         decompositions=config.decompositions,
         sources=config.aot_autograd_arg_pos_to_source or (),
         config=config,
+        peeking=light.is_peeking(),
         extra=extra,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FunctionType, MethodType
 from typing import Any
@@ -33,6 +34,16 @@ def _noting_arguments(original: Callable[..., Any], backend: Any, *args: Any, **
     token = _AOT_ARGUMENTS.set(dict(backend.kwargs))
     try:
         return original(backend, *args, **kwargs)
+    finally:
+        _AOT_ARGUMENTS.reset(token)
+
+
+@contextmanager
+def torchs_own() -> Iterator[None]:
+    """Look a graph up as one that Inductor's own compilers would compile."""
+    token = _AOT_ARGUMENTS.set({})
+    try:
+        yield
     finally:
         _AOT_ARGUMENTS.reset(token)
 

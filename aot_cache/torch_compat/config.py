@@ -74,8 +74,8 @@ def snapshot() -> dict[str, Any]:
     return found
 
 
-def non_default(values: dict[str, Any]) -> dict[str, Any]:
-    """Those of `values` that differ from torch's defaults: what a person wants to see of a configuration."""
+def non_default(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Those of `values` that differ from torch's defaults, each with its default (None if it has none)."""
     import torch._dynamo.config as dynamo
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
@@ -87,7 +87,7 @@ def non_default(values: dict[str, Any]) -> dict[str, Any]:
         room, _, rest = name.partition(".")
         entry = getattr(modules.get(room), "_config", {}).get(rest)
         if entry is None and value or entry is not None and entry.default != value:
-            shown[name] = value
+            shown[name] = value, getattr(entry, "default", None)
     return shown
 
 

@@ -12,6 +12,22 @@ from torch._guards import DuplicateInputs, StorageOverlap, TracingContext
 from ..errors import NotSerializable
 from .aot import Request
 
+REBUILDERS = frozenset(
+    {
+        ("copyreg", "_reconstructor"),
+        ("copyreg", "__newobj__"),
+        ("torch._utils", "_rebuild_tensor_v2"),
+        ("torch._utils", "_rebuild_tensor_v3"),
+        ("torch._utils", "_rebuild_parameter"),
+        ("torch._tensor", "_rebuild_from_type_v2"),
+        ("torch.serialization", "_get_layout"),
+        ("torch.fx.graph_module", "reduce_graph_module"),
+        ("torch.fx._lazy_graph_module", "reduce_lazy_graph_module"),
+        ("torch._ops", "_unpickle"),
+        ("torch._inductor.decomposition", "select_decomp_table"),
+    }
+)
+"""Functions, by module and name, that rebuild parts of a pickled result."""
 _TEXTS = {"text.joint": "aot_joint_graph_str", "text.forward": "aot_forward_graph_str"}
 _TEXTS |= {"text.backward": "aot_backward_graph_str"}
 
@@ -69,6 +85,11 @@ def put_texts(entry: Any, texts: Mapping[str, str]) -> None:
 def sources(entry: Any) -> list[str]:
     """The Python code that Inductor generated, forward first."""
     return [code for graph in _graphs(entry).values() if (code := getattr(graph, "source_code", None))]
+
+
+def graphs(entry: Any) -> list[Any]:
+    """Inductor's compiled graphs, forward first."""
+    return list(_graphs(entry).values())
 
 
 def revive(entry: Any, request: Request) -> Any:

@@ -16,7 +16,7 @@ import json
 import linecache
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +37,10 @@ _IMMATERIAL = {"submit_fn"}
 
 @dataclass(frozen=True)
 class Built:
-    """A library that torch built in this process: `<torch's key>.<function to call>`, its file, and `isa()` then."""
+    """A library that torch built in this process: `<torch's key>.<function to call>`, its file, and `isa()` then.
+
+    isa is "" for the glue of a graph that runs on another device.
+    """
 
     name: str
     path: Path
@@ -106,7 +109,7 @@ def built(fingerprint: str) -> Built | None:
 
 
 def isa() -> str:
-    """The vector instruction set, with its flags, for which torch writes kernels here; runs compilers the first time."""
+    """The vector instruction set, with flags, for which torch writes kernels here; runs compilers the first time."""
     picked = importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
     return f"{picked}; {picked.build_arch_flags()}"
 
@@ -162,11 +165,9 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def _fingerprint(cls: type, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Digest of all that a request says, whichever way its arguments were passed."""
-    asked = signature.bind(cls, *args, **kwargs)
-    asked.apply_defaults()
-    said = {name: value for name, value in list(asked.arguments.items())[1:] if name not in _IMMATERIAL}
+def _fingerprint(cls: type, asked: Mapping[str, Any]) -> str:
+    """Digest of all that a request says."""
+    said = {name: value for name, value in asked.items() if name not in _IMMATERIAL}
     return _digest(json.dumps([cls.__qualname__, said], sort_keys=True, default=repr))
 
 
@@ -175,10 +176,12 @@ def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     def load_pybinding_async(cls: Any, *args: Any, **kwargs: Any) -> Callable[[], Any]:
-        fingerprint = _fingerprint(cls, signature, args, kwargs)
-        asked = _requests.get()
-        if asked is not None and fingerprint not in asked:
-            asked.append(fingerprint)
+        asked = signature.bind(cls, *args, **kwargs)
+        asked.apply_defaults()
+        fingerprint = _fingerprint(cls, dict(list(asked.arguments.items())[1:]))
+        of_wrapper = _requests.get()
+        if of_wrapper is not None and fingerprint not in of_wrapper:
+            of_wrapper.append(fingerprint)
         served = _served(fingerprint)
         if served is not None:
             return lambda: served
@@ -186,7 +189,7 @@ def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
 
         def result() -> Any:
             function = future()
-            _record(cls, fingerprint, function)
+            _record(cls, fingerprint, function, str(asked.arguments.get("device_type", "cpu")))
             return function
 
         return result
@@ -225,12 +228,14 @@ def _require_same_isa(there: str, why: str) -> None:
         raise ForeignEntry(f"a kernel for {there!r} is not loaded ({why}); torch would rebuild it for {here!r}")
 
 
-def _record(cls: Any, fingerprint: str, function: Any) -> None:
+def _record(cls: Any, fingerprint: str, function: Any, device: str) -> None:
     # A function of an extension module knows its module, and that its file.
     file = getattr(getattr(function, "__self__", None), "__file__", None)
     if file is not None:
         key = Path(file).name.partition(".")[0]
-        _built[fingerprint] = Built(f"{key}.{cls.entry_function}", Path(file), isa())
+        # For a graph of another device torch may not have probed the CPU, which would take seconds.
+        width = isa() if device.startswith("cpu") else ""
+        _built[fingerprint] = Built(f"{key}.{cls.entry_function}", Path(file), width)
 
 
 def _execute_wrapper(original: Callable[..., Any], key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:

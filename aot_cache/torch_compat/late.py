@@ -9,6 +9,14 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+COMPILER = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._functorch._aot_autograd.autograd_cache",
+    "torch._inductor",
+)
+"""One of these is imported before anything is compiled."""
+
 
 class AfterImport(MetaPathFinder):
     """Calls `action(module)` once, when `name` is first imported, or now if it was.

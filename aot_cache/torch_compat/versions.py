@@ -53,6 +53,6 @@ def build() -> dict[str, str]:
 def _record_digest(record: str) -> str:
     import hashlib
 
-    # Compiled bytecode and installer files differ between installations of the same wheel.
-    lines = [line for line in record.splitlines() if "sha256=" in line and not re.search(r"\.pyc,|\.dist-info/", line)]
+    # Bytecode, installer files and scripts (which name their interpreter) differ between installations of one wheel.
+    lines = [line for line in record.splitlines() if "sha256=" in line and not re.search(r"\.pyc,|\.dist-info/|^\.\./", line)]
     return hashlib.blake2b("\n".join(sorted(lines)).encode(), digest_size=16).hexdigest()

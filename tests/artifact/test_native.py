@@ -211,7 +211,8 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 
 def test_a_bundle_holds_equal_libraries_once_and_its_table_names_every_request(built: Callable[..., None]) -> None:
-    built(forward={"a": (b"same", "avx2"), "b": (b"other", "avx2")}, backward={"a": (b"same", "avx2"), "c": (b"same", "avx2")})
+    same, other = (b"same", "avx2"), (b"other", "avx2")
+    built(forward={"a": same, "b": other}, backward={"a": same, "c": same})
     made = native.bundle(["forward", "backward"])
     assert made.libraries == {digest(b"same"): b"same", digest(b"other"): b"other"} and made.left_out == {}
     rows = made.table["libraries"]

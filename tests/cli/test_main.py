@@ -17,7 +17,7 @@ from .conftest import Run
 from .sample import KEYS, Cache, entry
 
 ROOT = Path(__file__).parents[2]
-READING = [("inspect",), ("stats",), ("verify",), ("inspect", "--json"), ("stats", "--json"), ("verify", "--json")]
+READING = [("inspect",), ("stats",), ("verify",), ("explain",), ("inspect", "--json"), ("stats", "--json"), ("verify", "--json")]
 DELETING = [("prune",), ("clear", "--yes"), ("verify", "--fix"), ("prune", "--dry-run"), ("clear", "--dry-run")]
 
 
@@ -39,7 +39,10 @@ def test_a_directory_that_is_not_there_is_an_empty_cache_and_is_not_made(
     assert not empty.directory.exists()
 
 
-@pytest.mark.parametrize("verb", READING + [("doctor",), ("prune", "--size", "1"), ("clear", "--yes")], ids=" ".join)
+TELLING = [("explain", KEYS[1]) if verb == ("explain",) else verb for verb in READING]
+
+
+@pytest.mark.parametrize("verb", TELLING + [("doctor",), ("prune", "--size", "1"), ("clear", "--yes")], ids=" ".join)
 def test_dir_goes_over_the_environment(cache: Cache, run: Run, tmp_path: Path, verb: tuple[str, ...]) -> None:
     other = Cache(tmp_path / "other")
     other.put(entry(KEYS[0]))
@@ -109,9 +112,11 @@ def test_an_unsafe_directory_is_refused_in_one_line(cache: Cache, run: Run) -> N
     assert result.code == 3 and result.out == "" and str(cache.directory) in result.err
 
 
-@pytest.mark.parametrize("verb", ["inspect", "stats", "verify", "prune", "clear --yes", "doctor"])
+@pytest.mark.parametrize("verb", [
+    "inspect", "stats", "verify", "prune", "export FILE", "import /nothing", "warm -- true", "clear --yes", "doctor",
+])  # fmt: skip
 def test_no_verb_imports_torch(cache: Cache, verb: str) -> None:
-    arguments = verb.split()
+    arguments = verb.replace("FILE", str(cache.directory.parent / "archive")).split()
     code = (
         f"import sys; from aot_cache.cli import main; code = main({arguments!r}); "
         "print(sorted({'torch', 'aot_cache.hook', 'aot_cache.torch_compat'} & set(sys.modules)), file=sys.stderr)"

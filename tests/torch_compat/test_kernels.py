@@ -100,6 +100,17 @@ def test_what_a_wrapper_asks_for_is_recorded_with_its_library(torch_builds: list
     assert library.name == f"{Path(select.__file__).name.partition('.')[0]}.kernel"
 
 
+def test_the_glue_of_another_device_does_not_make_torch_probe_the_cpu(
+    torch_builds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "isa", lambda: pytest.fail("the CPU was probed"))
+    source = WRAPPER.format(source="glue").replace('"glue"', '"glue", device_type="cuda"')
+    execute(SimpleNamespace(source_code=source), tmp_path / "glue.py")
+    (found,) = kernels.of_graph(source) or ()
+    library = kernels.built(found)
+    assert library is not None and library.isa == ""
+
+
 def test_a_wrapper_that_was_not_executed_is_unknown() -> None:
     assert kernels.of_graph(wrapper("never executed").source_code) is None
 

@@ -18,7 +18,7 @@ import child  # noqa: E402
 import env  # noqa: E402
 import report  # noqa: E402
 
-BENCHMARKS = ("start",)
+BENCHMARKS = ("keys", "start")
 
 
 def main() -> int:

@@ -1,0 +1,220 @@
+"""Say why something was compiled.
+
+Without KEY: what the last process that compiled something reported: each miss with the entry most like it, as the cache
+was then, and what differs; each bypass with the operator, its source line and the remedy; each failure. A process with
+nothing but hits leaves no report.
+With one KEY: the other entry most like it, what differs, and what processes reported of the key.
+With two: what differs from the first to the second.
+
+The answer is no if a KEY is not known or not unique; every explanation is a yes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..artifact.alike import LOOKED_AT, recent
+from ..artifact.envelope import Manifest
+from ..key.parts import Difference, KeyPart, diff, nearest
+from ..outcome import Reason
+from ..store.readonly import ReadonlyStore
+from . import report
+from .entries import GRAPH, Graph, load, not_one, reading, resolve
+from .graph_text import changed_lines
+from .history import Event, Process, processes
+
+HELP = "say why something was compiled, or what differs between two keys"
+
+# So many differences, and lines of the graph, of one miss on a terminal; a program gets all.
+_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Known:
+    """A key of which the parts are known, from an entry or from a report of a miss."""
+
+    key: str
+    name: str
+    parts: tuple[KeyPart, ...]
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("key", metavar="KEY", nargs="?", help="explain this one; a unique prefix is enough")
+    parser.add_argument("other", metavar="KEY", nargs="?", help="say what differs from the first to this one")
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    settings = resolve(arguments)
+    store = reading(settings)
+    reported = processes(settings.directory)
+    if arguments.key is None:
+        _print(_last(store, reported), arguments.json)
+        return 0
+    found = [_find(store, reported, key) for key in (arguments.key, arguments.other) if key is not None]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return 1
+    _print(_one(store, reported, known[0]) if len(known) == 1 else _two(store, *known), arguments.json)
+    return 0
+
+
+# -- the answers, as they are given to a program -----------------------------------------------------------------------
+
+
+def _last(store: ReadonlyStore, reported: Sequence[Process]) -> dict[str, Any]:
+    last = reported[0] if reported else None
+    events = Counter(_without_time(event) for event in last.events) if last else Counter()
+    firsts = {_without_time(event): event for event in reversed(last.events)} if last else {}
+    stored = list(recent(store, GRAPH)) if any(event.parts for event in firsts.values()) else []
+    about = last and {"started": last.started, "pid": last.pid, "program": last.program}
+    return {
+        "process": about,
+        "events": [_explained(store, firsts[same], times, stored) for same, times in events.items()],
+        "looked_at": len(stored),
+    }
+
+
+def _without_time(event: Event) -> tuple[str, ...]:
+    return event.outcome, event.key, event.name, event.reason, event.detail, event.remedy
+
+
+def _explained(store: ReadonlyStore, event: Event, times: int, stored: Sequence[Manifest]) -> dict[str, Any]:
+    answer = {name: value for name, value in asdict(event).items() if name != "parts"} | {"times": times}
+    # What was published later, the entry of this very miss included, explains nothing.
+    before = [one for one in stored if one.created < event.time]
+    if event.reason == Reason.ABSENT.value:
+        answer |= _nearest(store, event, before, alike_only=True)
+    elif event.reason == Reason.GUARD.value:
+        answer["guards"] = [one.guards for one in before if one.key == event.key]
+    return answer
+
+
+def _one(store: ReadonlyStore, reported: Sequence[Process], known: Known) -> dict[str, Any]:
+    stored = list(recent(store, GRAPH))
+    reports = [
+        {"pid": process.pid, "program": process.program, "time": event.time}
+        | {name: getattr(event, name) for name in ("outcome", "reason", "detail", "remedy")}
+        for process in reported
+        for event in process.events
+        if event.key == known.key
+    ]
+    answer = {"key": known.key, "name": known.name, **_nearest(store, known, stored), "reports": reports}
+    return answer | {"looked_at": len(stored)}
+
+
+def _two(store: ReadonlyStore, old: Known, new: Known) -> dict[str, Any]:
+    return {"old": old.key, "new": new.key} | _differences(store, old, new)
+
+
+def _nearest(
+    store: ReadonlyStore, of: Known | Event, stored: Sequence[Manifest], alike_only: bool = False
+) -> dict[str, Any]:
+    """The entry most like `of`; with `alike_only`, none that has neither its graph nor its name."""
+    near = nearest(of.name, of.parts, stored)
+    same = _same(of, near) if near else None
+    if near is None or alike_only and same is None:
+        return {"nearest": None, "differences": [], "lines": []}
+    about = {"key": near.key, "name": near.name, "created": near.created, "same": same}
+    return {"nearest": about} | _differences(store, near, of)
+
+
+def _differences(store: ReadonlyStore, old: Known | Manifest, new: Known | Event) -> dict[str, Any]:
+    found = diff(old.parts, new.parts)
+    lines = changed_lines(store, old.key, new.key) if any(one.part == "graph" for one in found) else []
+    return {"differences": [asdict(one) for one in found], "lines": lines}
+
+
+def _same(of: Known | Event, near: Manifest) -> str | None:
+    graphs = [{part.digest for part in parts if part.name == "graph"} for parts in (of.parts, near.parts)]
+    if graphs[0] & graphs[1]:
+        return "graph"
+    return "name" if of.name == near.name else None
+
+
+def _find(store: ReadonlyStore, reported: Sequence[Process], wanted: str) -> Known | None:
+    """The one key that starts so; None after saying why there is not one."""
+    prefix = wanted.lower().removeprefix(GRAPH)
+    entries = list(store.entries(GRAPH + prefix))
+    misses = {e.key: e for process in reported for e in process.events if e.parts and e.key.startswith(prefix)}
+    keys = sorted({Graph(entry, None).key for entry in entries} | misses.keys())
+    if len(keys) != 1:
+        report.note(f"aot-cache explain: {not_one(wanted, keys)}")
+        return None
+    graphs = [loaded[0] for entry in entries if (loaded := load(store, entry))]
+    made = next((graph.manifest for graph in graphs if graph.manifest), None) or misses.get(keys[0])
+    if made is None:
+        problem = next((graph.problem for graph in graphs), "it was removed just now")
+        report.note(f"aot-cache explain: the entry of {keys[0]} cannot be read: {problem}")
+        return None
+    return Known(keys[0], made.name, made.parts)
+
+
+# -- the same for a person and for a pipe ------------------------------------------------------------------------------
+
+
+def _print(answer: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        report.as_json(answer)
+        return
+    for number, one in enumerate(answer.get("events", [answer])):
+        if number:
+            report.say("")
+        report.facts(_rows(one))
+    if "process" in answer:
+        report.note(_about(answer))
+    elif not answer["differences"]:
+        report.note("nothing differs" if "old" in answer else "there is no entry of another key")
+    if answer.get("looked_at", 0) >= LOOKED_AT:
+        report.note(f"only the {LOOKED_AT} entries that were used last were compared")
+
+
+def _about(answer: dict[str, Any]) -> str:
+    process = answer["process"]
+    if process is None:
+        return "no process has reported anything but hits"
+    counts: Counter[str] = Counter()
+    for event in answer["events"]:
+        counts[event["outcome"]] += event["times"]
+    totals = ", ".join(f"{outcome}: {count}" for outcome, count in sorted(counts.items()))
+    program = report.printable(process["program"] or "a program")
+    return f"{program} (process {process['pid']}, {report.show(process['started'], 'time', True)}): {totals}"
+
+
+def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
+    for name in ("outcome", "name", "key", "reason", "detail", "remedy"):
+        if one.get(name):
+            yield name, one[name], "key" if name == "key" else "text"
+    if one.get("times", 1) > 1:
+        yield "times", one["times"], "count"
+    yield from (("guards", guards or "none", "text") for guards in one.get("guards", ()))
+    if "nearest" in one:
+        yield from _nearest_rows(one["nearest"])
+    differences = [str(Difference(**difference)) for difference in one.get("differences", ())]
+    yield from _bounded("differs", differences)
+    yield from _bounded("line", one.get("lines", ()))
+    for past in one.get("reports", ()):
+        why = "; ".join(past[name] for name in ("detail", "remedy") if past[name])
+        yield "reported", past["time"], "time"
+        yield f"reported.{past['outcome']}", f"{past['reason']}{': ' if why else ''}{why}", "text"
+
+
+def _nearest_rows(near: dict[str, Any] | None) -> Iterator[report.Fact]:
+    if near is None:
+        yield "nearest", "none with this graph or this name", "text"
+        return
+    yield "nearest", near["key"], "key"
+    yield "nearest.made", near["created"], "time"
+    yield "nearest.same", near["same"] or "neither graph nor name", "text"
+
+
+def _bounded(title: str, texts: Sequence[str]) -> Iterator[report.Fact]:
+    shown = texts[:_SHOWN] if report.on_terminal() else texts
+    yield from ((title, text, "text") for text in shown)
+    if len(shown) < len(texts):
+        yield title, f"... and {len(texts) - len(shown)} more (--json has all)", "text"
