@@ -42,6 +42,8 @@ def disable() -> None:
     _forget_autoload()
     import sys
 
+    if (early := sys.modules.get(f"{__name__}.torch_compat.registrations")) is not None:
+        early.stop_early()
     if f"{__name__}.hook.install" in sys.modules:
         from .hook.install import uninstall
 
@@ -87,8 +89,10 @@ def _autoload() -> None:
     import logging
 
     try:
+        from .torch_compat import registrations
         from .torch_compat.late import COMPILER, BeforeImport
 
+        registrations.start_early()
         _autoloading = BeforeImport(COMPILER, _install_late)
     except Exception:  # an exception here would break `import torch`
         logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, objects, tensors
+from ..torch_compat import aot, compilers, lowering, tensors
 from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
 from .inputs import inputs_part
+from .operators import extensions_part, taught
 from .parts import CacheKey, KeyPart
+from .patches import patches
 from .state import ambient_part, config_part, environment_part
 
 
@@ -21,7 +23,7 @@ def identify(value: Any) -> str:
         CannotKey: it has none; says what in it cannot be identified.
     """
     try:
-        return identity(value, objects.taught).digest
+        return identity(value, taught).digest
     except Unidentified as error:
         raise CannotKey(Reason.UNKNOWN_CALLABLE, str(error), error.remedy) from error
 
@@ -41,6 +43,7 @@ def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
             _compiler_part(request, identify),
             config_part(identify),
             ambient_part(),
+            extensions_part(identify),
             environment_part(),
         )
     )
@@ -54,11 +57,15 @@ def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
     found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
+    found |= lowering.user_lowerings() | lowering.user_patterns()
     for name, value in found.items():
         try:
             identity = identify(value)
         except CannotKey as error:
             raise CannotKey(Reason.CUSTOM_PASS, f"{name}: {error.detail}", error.remedy) from error
-        encoder.text(name, identity)
+        encoder.value((name, identity))
         summary[name] = identity
+    for name, code in patches().items():
+        encoder.value((name, code))
+        summary[name] = code
     return KeyPart.of("compiler", encoder.bytes(), summary)

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..outcome import Reason
-from ..torch_compat import targets, tensors
+from ..torch_compat import targets, tensors, triton
 from .encode import CannotKey, Encoder
 from .parts import KeyPart
 from .safety import check, source_line
@@ -24,6 +24,9 @@ _NEUTRAL_NODE_META = frozenset(
 _NEUTRAL_GRAPH_META = frozenset(
     "backend_id dynamo_compile_id dynamo_flat_name_to_original_fqn source_code_hash forward_signature".split()
 )
+
+# Torch's build, which is in the key, stands for the code of these.
+_NAMED_KINDS = (targets.Kind.TORCH_OP, targets.Kind.TORCH_FUNCTION)
 
 Identify = Callable[[Any], str]
 """A portable identity of a Python callable or class; raises CannotKey."""
@@ -52,6 +55,7 @@ class _Walk:
         self._symbols, self._identify = symbols, identify
         self._index: dict[Node, int] = {}
         self._modules: dict[int, int] = {}
+        self._known: dict[int, tuple[Any, str]] = {}
         self._at: Node | None = None
 
     def module(self, module: GraphModule) -> None:
@@ -98,11 +102,14 @@ class _Walk:
         if node.op == "placeholder" and not node.args:
             return
         self.encoder.value(node.args)
-        self.encoder.value({key: node.kwargs[key] for key in sorted(node.kwargs)})
+        kwargs = triton.arguments(getattr(node.target, "__name__", ""), node.kwargs)
+        self.encoder.value({key: kwargs[key] for key in sorted(kwargs)})
 
     def _target(self, target: Any) -> None:
         name = targets.name(target)
         self.encoder.text("target", name)
+        if targets.kind(target) not in _NAMED_KINDS:
+            self.encoder.text("identity", self._identity(target))
         self.calls[name.rsplit(".", 1)[-1] if name.startswith("function") else name.split(" ", 1)[1]] += 1
 
     def _attribute(self, module: GraphModule, path: str, positions: dict[str, int]) -> None:
@@ -131,7 +138,7 @@ class _Walk:
             encoder.text("symbolic", self._symbols.text(value))
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             encoder.text("torch", str(value))
-        elif callable(value):
+        elif callable(value) or triton.is_kernel(value):
             self._callable(encoder, value)
         else:
             return False
@@ -146,8 +153,12 @@ class _Walk:
         encoder.tag("values", data)
 
     def _callable(self, encoder: Encoder, value: Any) -> None:
-        kind = targets.kind(value)
-        if kind in (targets.Kind.TORCH_OP, targets.Kind.TORCH_FUNCTION):
+        if targets.kind(value) in _NAMED_KINDS:
             encoder.text("callable", targets.name(value))
         else:
-            encoder.text("identity", self._identify(value))
+            encoder.text("identity", self._identity(value))
+
+    def _identity(self, value: Any) -> str:
+        if id(value) not in self._known:
+            self._known[id(value)] = (value, self._identify(value))
+        return self._known[id(value)][1]

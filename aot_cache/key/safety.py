@@ -28,20 +28,6 @@ def _check_function(node: Any) -> None:
             f"{node.target.name()}",
             "torch does not mark this operator as cacheable",
         )
-    if kind is targets.Kind.CUSTOM_OP:
-        raise _refusal(
-            node,
-            Reason.UNKNOWN_CALLABLE,
-            f"custom operator {node.target}",
-            "custom operators are compiled afresh in every process",
-        )
-    if kind is targets.Kind.OTHER:
-        raise _refusal(
-            node,
-            Reason.UNKNOWN_CALLABLE,
-            f"{targets.name(node.target)}",
-            "remove torch.compiler.allow_in_graph (or the like) from it, so that torch.compile traces into it",
-        )
 
 
 def _check_method(node: Any) -> None:

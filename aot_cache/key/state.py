@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import config, state, versions
+from ..torch_compat import config, sources, state, versions
 from .encode import CannotKey, Encoder
 from .machine import python_facts, vector_features
 from .parts import DEFAULT, KeyPart
@@ -44,6 +45,7 @@ def environment_part() -> KeyPart:
     facts = {f"torch.{name}": value for name, value in versions.build().items()}
     facts |= dict(python_facts()) | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
     facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
+    facts |= {f"edited {path}": digest for path, digest in sources.edited().items()}
     facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
     return _named("environment", facts)
 
@@ -75,9 +77,27 @@ _CODEGEN_VARIABLES = (
     "TRITON_INTERPRET",
     "TORCH_CUDA_ARCH_LIST",
     "CUDA_HOME",
+    "TRITON_USE_META_WS",
+    "CUDACXX",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTORCH_ROCM_ARCH",
+    "PYTORCH_REORDER_COLLECTIVES_LIMIT",
+    "PYTORCH_SINK_WAITS_LIMIT",
+    "PYTORCH_JIT",
+    "TENSORIFY_PYTHON_SCALARS",
+    "TORCHINDUCTOR_DEBUG_COMPILE",
+    "TORCHINDUCTOR_PATTERN_MATCH_BACKEND",
+    "TORCHINDUCTOR_XPU_KERNEL_FORMAT",
     "NVIDIA_TF32_OVERRIDE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
+
+
+def _uuid(value: Any) -> str:
+    found = value.uuid()
+    if not found:
+        raise CannotKey(Reason.CUSTOM_PASS, f"{type(value).__qualname__}.uuid() is {found!r}: it asks not to be cached")
+    return repr(found)
 
 
 def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
@@ -89,16 +109,24 @@ def _named(part: str, values: Mapping[str, Any]) -> KeyPart:
 def _short(values: Mapping[str, tuple[Any, Any]]) -> dict[str, str]:
     found = {}
     for name, (value, default) in sorted(values.items()):
-        found[name] = repr(value)[:200]
-        found[name + DEFAULT] = repr(default)[:200]
+        found[name] = _shown(value)
+        found[name + DEFAULT] = _shown(default)
     return found
+
+
+def _shown(value: Any) -> str:
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 
 def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
     def extend(encoder: Encoder, value: Any) -> bool:
-        if not callable(value):
+        named = callable(getattr(value, "uuid", None))
+        if not callable(value) and not named:
             return False
         encoder.text("identity", identify(value))
+        if named and not isinstance(value, type):
+            # What its author says counts as well, but is never trusted alone: a constant is easily left behind.
+            encoder.text("uuid", _uuid(value))
         return True
 
     return extend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -11,6 +12,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from . import registrations
 from .late import AfterImport
 from .patches import Patches
 
@@ -19,7 +21,8 @@ _ROLES = ("fw_compiler", "bw_compiler", "inference_compiler", "partition_fn", "p
 
 
 def watch(patches: Patches) -> AfterImport:
-    """Note what `AotAutograd.__call__` is given, from when it is imported."""
+    """Note what `AotAutograd.__call__` is given, from when it is imported, and what is registered for operators."""
+    registrations.watch(patches)
 
     def note(module: Any) -> None:
         patches.wrap(module.AotAutograd, "__call__", _noting_arguments)
@@ -70,8 +73,12 @@ def is_torch(value: Any) -> bool:
     return next(_foreign_in(value), None) is None
 
 
-def _foreign_in(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
+def foreign_callables(value: Any) -> Iterator[Any]:
     """Callables outside torch that `value` is, wraps or closes over; torch's own wrappers are looked through."""
+    return _foreign_in(value)
+
+
+def _foreign_in(value: Any, seen: set[int] | None = None) -> Iterator[Any]:
     seen = set() if seen is None else seen
     if value is None or id(value) in seen or not callable(value) or isinstance(value, GraphModule):
         return
@@ -88,9 +95,11 @@ def _home(value: Any) -> str:
     if isinstance(value, functools.partial):
         return "torch."
     if isinstance(value, MethodType):
-        return _home(value.__func__)
+        home = _home(value.__func__)
+        return home if home != "." else f"{type(value.__self__).__module__}."
     if isinstance(value, FunctionType):
-        return f"{value.__globals__.get('__name__', '')}."
+        # Generated code may have globals without a name.
+        return f"{value.__globals__.get('__name__') or value.__module__ or ''}."
     if isinstance(value, type):
         return f"{value.__module__}."
     if (module := getattr(value, "__module__", None)) and type(value).__name__ == "builtin_function_or_method":
@@ -103,6 +112,15 @@ def _is_patching(value: Any) -> bool:
     return isinstance(value, FunctionType) and value.__globals__.get("__name__") == "contextlib"
 
 
+_FUNCTIONS = (FunctionType, MethodType, functools.partial)
+_KNOWN = sys.stdlib_module_names | {"torch", "sympy", "numpy", "triton"}
+
+
+def _is_users_object(value: Any) -> bool:
+    """Whether it is callable because its class, which neither torch nor Python brings, says so."""
+    return callable(value) and not isinstance(value, type) and type(value).__module__.split(".")[0] not in _KNOWN
+
+
 def _parts(value: Any) -> Iterator[Any]:
     if isinstance(value, functools.partial):
         yield from (value.func, *value.args, *value.keywords.values())
@@ -112,7 +130,7 @@ def _parts(value: Any) -> Iterator[Any]:
                 content = cell.cell_contents
             except ValueError:  # the cell is empty
                 continue
-            if isinstance(content, (FunctionType, MethodType, functools.partial)) or hasattr(content, "compiler_fn"):
+            if isinstance(content, _FUNCTIONS) or hasattr(content, "compiler_fn") or _is_users_object(content):
                 yield content
         yield getattr(value, "__wrapped__", None)
     yield getattr(value, "compiler_fn", None)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from . import targets, tensors
+from . import extensions, targets, tensors, triton
 
 _NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
 
@@ -16,17 +16,17 @@ def taught(value: Any) -> bytes | tuple[bytes, Any] | None:
     """Bytes that identify `value`; None for what is no object of torch's."""
     if isinstance(value, _NAMED):
         return f"{type(value).__name__} {value}".encode()
-    if isinstance(value, (OpOverload, OpOverloadPacket, HigherOrderOperator)):
+    if isinstance(value, (OpOverload, OpOverloadPacket)):
         # Custom operators are code of somebody else, which their name does not stand for.
-        if targets.kind(value) in (targets.Kind.TORCH_OP, targets.Kind.HIGHER_ORDER):
-            return targets.name(value).encode()
-        return None
+        return targets.name(value).encode() if targets.kind(value) is targets.Kind.TORCH_OP else None
+    if isinstance(value, HigherOrderOperator):
+        return targets.name(value).encode(), extensions.foreign_rules(value)
     if isinstance(value, torch.Tensor):
         return _tensor(value)
     if isinstance(value, type) and issubclass(value, torch.autograd.function.BackwardCFunction):
         # Made by torch for every autograd.Function, and numbered within the process.
         return b"backward of the function that it belongs to"
-    return None
+    return triton.taught(value)
 
 
 def _tensor(tensor: torch.Tensor) -> bytes | None:

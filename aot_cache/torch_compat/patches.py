@@ -14,6 +14,11 @@ class Patches:
 
     def __init__(self) -> None:
         self._done: list[tuple[Any, str, Any, Any]] = []
+        self._afterwards: list[Callable[[], None]] = []
+
+    def on_undo(self, action: Callable[[], None]) -> None:
+        """Call `action` after everything was put back."""
+        self._afterwards.append(action)
 
     @property
     def names(self) -> list[str]:
@@ -57,4 +62,6 @@ class Patches:
                 delattr(owner, name)
             else:
                 setattr(owner, name, old)
+        while self._afterwards:
+            self._afterwards.pop()()
         return foreign

@@ -20,7 +20,7 @@ def ambient() -> dict[str, Any]:
         "deterministic_fill": torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
         "anomaly": torch.is_anomaly_enabled(),
         "anomaly_nan": torch.is_anomaly_check_nan_enabled(),
-        "matmul_precision": torch.get_float32_matmul_precision(),
+        "matmul_precision": _read(torch.get_float32_matmul_precision),
         "threads": torch.get_num_threads(),
         "view_replay": torch._C._is_view_replay_enabled(),
         "warn_always": torch.is_warn_always_enabled(),

@@ -40,6 +40,8 @@ def name(target: Any) -> str:
         return f"op {target}"
     if isinstance(target, HigherOrderOperator):
         return f"higher-order {type(target).__module__}.{type(target).__qualname__} {target.name()}"
+    if _is_numpy_wrapper(target):
+        return f"numpy {op_identity_of_numpy(target)}"
     return f"function {_qualified(target)}"
 
 
@@ -55,8 +57,8 @@ def is_cacheable(op: HigherOrderOperator) -> bool:
     return bool(op.cacheable()) or op.name() in _BODIES_ONLY
 
 
-# torch has not marked these as cacheable; their branches are graphs, which the key holds whole.
-_BODIES_ONLY = frozenset({"cond", "while_loop"})
+# torch has not marked these as cacheable; their bodies are graphs, which the key holds whole.
+_BODIES_ONLY = frozenset({"cond", "while_loop", "autograd_function_apply"})
 
 
 def schema_has_effects(op: Any) -> bool:

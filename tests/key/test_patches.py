@@ -1,0 +1,102 @@
+"""Code of others inside torch's compiler: monkey patches, lowerings and patterns, and nothing of torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.compile_fx as compile_fx
+import torch._inductor.graph as graph
+import torch._inductor.lowering as torch_lowering
+from torch._inductor.fx_passes import joint_graph, post_grad
+from torch._inductor.pattern_matcher import CallFunction, KeywordArg, PatternMatcherPass, register_graph_pattern
+
+from aot_cache.key.patches import patches
+from aot_cache.torch_compat import compilers, lowering
+
+aten = torch.ops.aten
+
+
+def test_nothing_of_torch_counts() -> None:
+    joint_graph.lazy_init()
+    post_grad.lazy_init()
+    assert patches() == {}
+    assert lowering.user_lowerings() == {}
+    assert lowering.user_patterns() == {}
+    assert len(lowering._pattern_passes()) > 20
+
+
+def test_a_patched_function_counts_until_it_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = compile_fx._recursive_post_grad_passes
+    monkeypatch.setattr(compile_fx, "_recursive_post_grad_passes", lambda *args: original(*args))
+    found = patches()
+    assert list(found) == ["patch of torch._inductor.compile_fx._recursive_post_grad_passes"]
+    monkeypatch.setattr(compile_fx, "_recursive_post_grad_passes", lambda *args: None)
+    assert patches().keys() == found.keys()
+    assert patches() != found
+    monkeypatch.undo()
+    assert patches() == {}
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, staticmethod, classmethod])
+def test_a_patched_method_counts(monkeypatch: pytest.MonkeyPatch, wrap: Callable[[Any], Any]) -> None:
+    monkeypatch.setattr(graph.GraphLowering, "run", wrap(lambda *args: None))
+    assert list(patches()) == ["patch of torch._inductor.graph.GraphLowering.run"]
+
+
+def test_a_patch_that_counts_calls_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(graph.GraphLowering, "run", lambda *args: calls.append(1))
+    before = patches()
+    calls.append(1)
+    assert patches() == before != {}
+
+
+def test_a_lowering_of_the_user_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mine(x: Any) -> Any:
+        return x
+
+    monkeypatch.setitem(torch_lowering.lowerings, aten.sin.default, mine)
+    assert lowering.user_lowerings() == {"lowerings aten.sin.default 0": mine}
+
+
+def test_a_lowering_that_torch_wrapped_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_lowering, "lowerings", dict(torch_lowering.lowerings))
+
+    class Mine:
+        def __call__(self, x: Any) -> Any:
+            return x
+
+    mine = Mine()
+    torch_lowering.register_lowering(aten.tan.default, lowering_dict=torch_lowering.lowerings)(mine)
+    assert mine in lowering.user_lowerings().values()
+
+
+def test_a_pattern_of_the_user_counts() -> None:
+    passes: PatternMatcherPass = post_grad.pass_patterns[1]
+    before = {key: list(entries) for key, entries in passes.patterns.items()}
+
+    @register_graph_pattern(CallFunction(aten.tan.default, KeywordArg("x")), pass_dict=passes)
+    def replace(match: Any, x: Any) -> None:
+        pass
+
+    try:
+        (name,) = lowering.user_patterns()
+        assert name.startswith("torch._inductor.fx_passes.post_grad.pass_patterns[1] call_function aten.tan.default 0 ")
+        assert lowering.user_patterns()[name] is replace
+    finally:
+        passes.patterns.clear()
+        passes.patterns.update(before)
+    assert lowering.user_patterns() == {}
+
+
+def test_callable_objects_in_a_closure_of_torch_are_found() -> None:
+    class Mine:
+        def __call__(self) -> None:
+            pass
+
+    mine = Mine()
+    wrapped = torch._disable_dynamo(mine)
+    assert list(compilers.foreign_callables(wrapped)) == [mine]

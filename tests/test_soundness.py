@@ -1,0 +1,115 @@
+"""The table of tools/soundness as tests, and that its judge sees every kind of trouble."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import TOOLS
+
+sys.path.append(str(TOOLS / "soundness"))
+
+import changes  # noqa: E402
+import runs  # noqa: E402
+from table import Change, Expect, bypassed, guarded, other, same  # noqa: E402
+
+BATCHED = [c for c in changes.TABLE if not c.env and runs.LIBRARIES not in c.before]
+ALONE = [c for c in changes.TABLE if c not in BATCHED]
+ROWS = """
+graph code|opaque callables in a nested body|custom op: implementation|custom op: schema|custom ops from a loaded library
+custom `autograd.Function`|tensor subclass|inputs: dtype|inputs: which share storage|inputs: storage offset|dynamic shapes
+grad mode|autocast dtype and cache flag|SDPA back-end switches|saved-tensor hooks|selective checkpointing policies
+Inductor and functorch configuration|functorch `joint_custom_pass`, node meta|Inductor custom passes|decomposition tables
+monkey patches|CPU features|neutral
+"""
+# Kinds after which torch's own caches, which are on by default, go on with what the first process compiled.
+FALSE_HITS_OF_TORCH = ["opaque_in_checkpoint", "op_backward", "op_composite_kernel", "joint_pass", "overlapping_views"]
+FALSE_HITS_OF_TORCH += ["lowering", "pattern_replacement"]
+
+
+@pytest.fixture(scope="module")
+def batched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, runs.Verdict]:
+    home = tmp_path_factory.mktemp("soundness")
+    return {verdict.change.name: verdict for verdict in runs.run(BATCHED, home)}
+
+
+@pytest.mark.parametrize("name", [c.name for c in BATCHED])
+def test_a_change_has_the_effect_that_the_table_says(name: str, batched: dict[str, runs.Verdict]) -> None:
+    assert batched[name].problems == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", ALONE, ids=lambda change: change.name)
+def test_a_change_of_the_surroundings_has_the_effect_that_the_table_says(change: Change, tmp_path: Path) -> None:
+    assert runs.run([change], tmp_path)[0].problems == []
+
+
+@pytest.mark.slow
+def test_the_changes_are_such_that_torch_goes_wrong_after_them(tmp_path: Path) -> None:
+    chosen = [c for c in changes.TABLE if c.name in FALSE_HITS_OF_TORCH]
+    assert runs.stale(chosen, tmp_path) == dict.fromkeys(FALSE_HITS_OF_TORCH, True)
+
+
+def test_the_table_has_every_row_and_enough_changes() -> None:
+    assert {c.row for c in changes.TABLE} == set(ROWS.strip().replace("\n", "|").split("|"))
+    assert len(changes.TABLE) >= 60
+    assert sum(c.expect is Expect.SAME_KEY for c in changes.TABLE) >= 15
+
+
+MISS, HIT = ["Miss", "ABSENT", "miss"], ["Hit", "", "hit"]
+BYPASS = ["Bypass", "UNKNOWN_CALLABLE", "bypass: mylib::op"]
+
+
+def seen(**roles: Any) -> dict[str, runs.Seen]:
+    """What four processes tell: `role=(value, events)`."""
+    return {
+        role: {"values": value, "shown": value, "events": events, "error": ""} for role, (value, events) in roles.items()
+    }
+
+
+OTHER, SAME = other("a", "row", "x", ("x", "y")), same("a", "x")
+BYPASSED, GUARDED = bypassed("a", "row", "x", "mylib::op", ("x", "y")), guarded("a", "row", "x", ("x", "y"))
+FINE: dict[str, tuple[Change, dict[str, runs.Seen]]] = {
+    "other": (OTHER, seen(before=("1", [MISS]), again=("1", [HIT]), after=("2", [MISS]), reference=("2", []))),
+    "same": (SAME, seen(before=("1", [MISS]), again=("1", [HIT]), after=("1", [HIT]), reference=("1", []))),
+    "bypass": (BYPASSED, seen(before=("1", [BYPASS]), again=("1", [BYPASS]), after=("2", [BYPASS]), reference=("2", []))),
+    "guard": (GUARDED, seen(before=("1", [MISS]), again=("1", [HIT]), after=("2", [HIT, MISS]), reference=("2", []))),
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_is_as_it_should_be_is_not_accused(name: str) -> None:
+    assert runs.judge(*FINE[name]).problems == []
+
+
+Spoil = Callable[[dict[str, runs.Seen]], Any]
+SPOILT: list[tuple[str, str, Spoil, str]] = [
+    ("unsound", "other", lambda s: s["after"].update(values="1"), "wrong values"),
+    ("unsound", "same", lambda s: s["after"].update(values="2"), "wrong values"),
+    ("unsound", "guard", lambda s: s["again"].update(values="2"), "wrong values when unchanged"),
+    ("unsound", "other", lambda s: s["before"].update(values="2") or s["again"].update(values="2"), "does not matter"),
+    ("unsound", "other", lambda s: s["after"].update(error="Traceback"), "Traceback"),
+    ("spurious", "same", lambda s: s["after"].update(events=[MISS]), "after"),
+    ("spurious", "other", lambda s: s["again"].update(events=[MISS]), "again"),
+    ("silent", "other", lambda s: s["after"].update(events=[]), "nothing was looked up"),
+    ("silent", "other", lambda s: s["after"].update(events=[BYPASS]), "mylib::op"),
+    ("silent", "bypass", lambda s: s["after"].update(events=[["Bypass", "", "bypass"]]), "does not say"),
+    ("", "bypass", lambda s: s["after"].update(events=[HIT]), "no bypass"),
+    ("", "other", lambda s: s["after"].update(events=[HIT]), "hit"),
+    ("", "other", lambda s: s["before"].update(events=[HIT]), "empty cache"),
+    ("", "guard", lambda s: s["after"].update(events=[HIT]), "no guard"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "spoil", "complaint"), SPOILT)
+def test_trouble_of_every_kind_is_seen(kind: str, name: str, spoil: Spoil, complaint: str) -> None:
+    change, good = FINE[name]
+    spoilt = {role: dict(result) for role, result in good.items()}
+    spoil(spoilt)
+    verdict = runs.judge(change, spoilt)
+    assert complaint in "; ".join(verdict.problems)
+    if kind:
+        assert getattr(verdict, kind)

@@ -1,0 +1,87 @@
+"""No false hit, no spurious miss, no silent bypass: `python3 tools/soundness [--only NAME] [--json] [--keep]`.
+
+Runs every change of the table in fresh processes on one cache directory, against runs without any cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+
+import changes  # noqa: E402
+import child  # noqa: E402
+import env  # noqa: E402
+import runs  # noqa: E402
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="soundness", description="Try changes that a cache must see or must not mind.")
+    parser.add_argument("--only", action="append", metavar="NAME", help="changes whose name contains NAME; may be repeated")
+    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
+    parser.add_argument("--keep", action="store_true", help="keep the temporary directory and print its path")
+    parser.add_argument("--torch", action="store_true", help="tell instead after which changes torch's caches go wrong")
+    parser.add_argument("--list", action="store_true", help="print the table and run nothing")
+    arguments = parser.parse_args()
+    table = [c for c in changes.TABLE if not arguments.only or any(only in c.name for only in arguments.only)]
+    if not table:
+        parser.error(f"no change is called so; there are {', '.join(c.name for c in changes.TABLE)}")
+    if arguments.list:
+        print("\n".join(f"{c.expect.value:<10} {c.name:<44} {c.row}" for c in table))
+        return 0
+    env.enter("test")
+    home = Path(tempfile.mkdtemp(prefix="aot_cache-soundness-"))
+    try:
+        if arguments.torch:
+            return report_torch(runs.stale(table, home))
+        verdicts = runs.run(table, home)
+    except child.ChildFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        if arguments.keep:
+            print(f"kept: {home}", file=sys.stderr)
+        else:
+            shutil.rmtree(home, ignore_errors=True)
+    return report(verdicts, arguments.json)
+
+
+def report_torch(stale: dict[str, bool]) -> int:
+    for name in sorted(name for name, wrong in stale.items() if wrong):
+        print(f"wrong values  {name}")
+    print(f"torch's own caches: wrong values after {sum(stale.values())} of {len(stale)} changes")
+    return 0
+
+
+def report(verdicts: list[runs.Verdict], as_json: bool) -> int:
+    wrong = [v for v in verdicts if v.problems]
+    counts = {
+        "sound": sum(not v.unsound for v in verdicts),
+        "changes": len(verdicts),
+        "spurious misses": sum(v.spurious for v in verdicts),
+        "silent bypasses": sum(v.silent for v in verdicts),
+        "other trouble": sum(not (v.unsound or v.spurious or v.silent) for v in wrong),
+    }
+    if as_json:
+        rows = [dataclasses.asdict(v) | {"change": v.change.name, "expect": v.change.expect.value} for v in verdicts]
+        print(json.dumps({**counts, "verdicts": rows}, indent=1))
+        return 1 if wrong else 0
+    for verdict in verdicts:
+        mark = "WRONG" if verdict.problems else "ok"
+        print(f"{mark:<6}{verdict.change.expect.value:<11}{verdict.change.name}")
+        for problem in verdict.problems:
+            print("      " + problem.rstrip().replace("\n", "\n      "))
+    print(f"sound {counts['sound']}/{counts['changes']}, spurious misses {counts['spurious misses']}, ", end="")
+    print(f"silent bypasses {counts['silent bypasses']}, other trouble {counts['other trouble']}")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""The table, by what is changed. Programs use calls of libraries where they can: those compile without a C++ compiler."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from table import Change
+
+from . import ambient, callables, graphs, inputs, neutral, operators, settings, surroundings
+
+TABLE: list[Change] = [
+    *graphs.CHANGES,
+    *operators.CHANGES,
+    *callables.CHANGES,
+    *inputs.CHANGES,
+    *ambient.CHANGES,
+    *settings.CHANGES,
+    *surroundings.CHANGES,
+    *neutral.CHANGES,
+]
+assert max(Counter(change.name for change in TABLE).values()) == 1, "two changes have one name"
