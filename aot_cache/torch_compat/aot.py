@@ -11,6 +11,7 @@ import torch
 
 from ..errors import HookMismatch
 from . import light
+from .compiling import BUNDLED, torchs_own_protocol
 from .late import AfterImport
 from .patches import Patches
 
@@ -117,7 +118,7 @@ def _patch(module: Any, seam: Seam, patches: Patches) -> None:
     patches.wrap_static(module.FxGraphCache, "cache_hit_post_compile", light.after_load)
     # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile. The default, since
     # a setting would be one thread's.
-    patches.set(functorch_config._config["bundled_autograd_cache"], "default", True)
+    patches.set(functorch_config._config["bundled_autograd_cache"], "default", BUNDLED)
 
 
 class _Joint:
@@ -127,7 +128,7 @@ class _Joint:
         self._module, self._seam = module, seam
 
     def try_load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if _torch_wants_its_own():
+        if torchs_own_protocol():
             return original(*args, **kwargs)
         active, current, token = _ACTIVE.set(True), _CURRENT.set(None), self._seam.begin()
         try:
@@ -164,6 +165,8 @@ class _Joint:
         return None if entry is None else self._seam.save(key, entry)
 
     def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if torchs_own_protocol():
+            return original(*args, **kwargs)
         try:
             return original(*args, **kwargs)
         except Exception as error:
@@ -179,14 +182,6 @@ def add_to_portable_archive(name: str, data: bytes) -> None:
     from torch.compiler._cache import CacheArtifactManager
 
     CacheArtifactManager.record_artifact("aot_autograd", name, data)
-
-
-def _torch_wants_its_own() -> bool:
-    """torch's precompile and ahead-of-time modes bring a cache protocol of their own."""
-    import torch._dynamo.config as dynamo
-    import torch._functorch.config as functorch
-
-    return bool(getattr(dynamo, "caching_precompile", False) or getattr(functorch, "bypass_autograd_cache_key", False))
 
 
 _FLAGS = (
