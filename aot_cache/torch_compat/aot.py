@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from .patches import Patches
 MODULE = "torch._functorch._aot_autograd.autograd_cache"
 PREFIX = "g-"
 """Keys of ours start so; keys of torch's own caches do not."""
+_TICKET = "#"
+"""Stands between the key of a request and its number, in what torch takes for the key."""
 
 
 @dataclass
@@ -56,8 +59,8 @@ class Seam(Protocol):
     def load(self, key: str, request: Request) -> Loaded | None:
         """The compiled function of an entry, or None to compile."""
 
-    def save(self, key: str, entry: Any) -> None:
-        """A compiled result, forward and backward."""
+    def save(self, key: str, entry: Any, notes: Mapping[str, Any]) -> None:
+        """A compiled result, forward and backward, and the notes of the request that it answers."""
 
     def unserializable(self, error: Exception) -> None:
         """A compiled result is of a kind that cannot be stored."""
@@ -126,6 +129,9 @@ class _Joint:
 
     def __init__(self, module: Any, seam: Seam) -> None:
         self._module, self._seam = module, seam
+        # A backward is compiled late, when another graph with the same key may be under way; so each gets a ticket.
+        self._serial = itertools.count()
+        self._notes: dict[str, dict[str, Any]] = {}
 
     def try_load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torchs_own_protocol():
@@ -150,19 +156,24 @@ class _Joint:
             said = "aot_cache compiles this graph without a cache; see aot_cache.events()"
             raise self._module.BypassAOTAutogradCache(said)
         _CURRENT.set(request)
-        return found, []
+        return f"{found}{_TICKET}{next(self._serial)}", []
 
     def lookup(self, original: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Any:
         request = _CURRENT.get()
         if request is None or not key.startswith(PREFIX):
             return original(key, *args, **kwargs)
-        loaded = self._seam.load(key, request)
-        return None if loaded is None else (loaded, loaded.content)
+        loaded = self._seam.load(key.partition(_TICKET)[0], request)
+        if loaded is None:
+            if not request.peeking:
+                self._notes[key] = request.notes
+            return None
+        return loaded, loaded.content
 
     def save(self, original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not key.startswith(PREFIX):
             return original(key, entry, *args, **kwargs)
-        return None if entry is None else self._seam.save(key, entry)
+        notes = self._notes.pop(key, None)
+        return None if entry is None or notes is None else self._seam.save(key.partition(_TICKET)[0], entry, notes)
 
     def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torchs_own_protocol():
