@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from ..artifact import alike, envelope, native
@@ -34,7 +34,6 @@ class GraphCache:
         self._writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
         self.history = History(settings)
-        self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
 
     def close(self) -> None:
@@ -118,17 +117,15 @@ class GraphCache:
 
         loaded = self._fail_open(look_up, lambda error: None, key)
         if loaded is None and not request.peeking:
-            self._pending[key] = request.notes["pending"]
-            self._end(Miss, key, started, reason, detail, of=self._pending[key])
+            self._end(Miss, key, started, reason, detail, of=request.notes["pending"])
         return loaded
 
-    def save(self, key: str, entry: Any) -> None:
-        pending = self._pending.pop(key, None)
-        if pending is None or not self._writable:
+    def save(self, key: str, entry: Any, notes: Mapping[str, Any]) -> None:
+        if not self._writable:
             return
 
         def publish() -> None:
-            sealed = pack(pending, entry, self._flights.backward_seconds())
+            sealed = pack(notes["pending"], entry, self._flights.backward_seconds())
             # The libraries go first: an entry that was published is complete.
             for name, library in sealed.libraries.items():
                 self._store.put(name, library)

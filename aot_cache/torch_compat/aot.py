@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,12 +12,15 @@ import torch
 
 from ..errors import HookMismatch
 from . import light
+from .compiling import BUNDLED, torchs_own_protocol
 from .late import AfterImport
 from .patches import Patches
 
 MODULE = "torch._functorch._aot_autograd.autograd_cache"
 PREFIX = "g-"
 """Keys of ours start so; keys of torch's own caches do not."""
+_TICKET = "#"
+"""Stands between the key of a request and its number, in what torch takes for the key."""
 
 
 @dataclass
@@ -55,8 +59,8 @@ class Seam(Protocol):
     def load(self, key: str, request: Request) -> Loaded | None:
         """The compiled function of an entry, or None to compile."""
 
-    def save(self, key: str, entry: Any) -> None:
-        """A compiled result, forward and backward."""
+    def save(self, key: str, entry: Any, notes: Mapping[str, Any]) -> None:
+        """A compiled result, forward and backward, and the notes of the request that it answers."""
 
     def unserializable(self, error: Exception) -> None:
         """A compiled result is of a kind that cannot be stored."""
@@ -117,7 +121,7 @@ def _patch(module: Any, seam: Seam, patches: Patches) -> None:
     patches.wrap_static(module.FxGraphCache, "cache_hit_post_compile", light.after_load)
     # Forward and backward come as one whole, and Inductor's own graph cache stays out of the compile. The default, since
     # a setting would be one thread's.
-    patches.set(functorch_config._config["bundled_autograd_cache"], "default", True)
+    patches.set(functorch_config._config["bundled_autograd_cache"], "default", BUNDLED)
 
 
 class _Joint:
@@ -125,9 +129,12 @@ class _Joint:
 
     def __init__(self, module: Any, seam: Seam) -> None:
         self._module, self._seam = module, seam
+        # A backward is compiled late, when another graph with the same key may be under way; so each gets a ticket.
+        self._serial = itertools.count()
+        self._notes: dict[str, dict[str, Any]] = {}
 
     def try_load(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        if _torch_wants_its_own():
+        if torchs_own_protocol():
             return original(*args, **kwargs)
         active, current, token = _ACTIVE.set(True), _CURRENT.set(None), self._seam.begin()
         try:
@@ -149,21 +156,28 @@ class _Joint:
             said = "aot_cache compiles this graph without a cache; see aot_cache.events()"
             raise self._module.BypassAOTAutogradCache(said)
         _CURRENT.set(request)
-        return found, []
+        return f"{found}{_TICKET}{next(self._serial)}", []
 
     def lookup(self, original: Callable[..., Any], key: str, *args: Any, **kwargs: Any) -> Any:
         request = _CURRENT.get()
         if request is None or not key.startswith(PREFIX):
             return original(key, *args, **kwargs)
-        loaded = self._seam.load(key, request)
-        return None if loaded is None else (loaded, loaded.content)
+        loaded = self._seam.load(key.partition(_TICKET)[0], request)
+        if loaded is None:
+            if not request.peeking:
+                self._notes[key] = request.notes
+            return None
+        return loaded, loaded.content
 
     def save(self, original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
         if not key.startswith(PREFIX):
             return original(key, entry, *args, **kwargs)
-        return None if entry is None else self._seam.save(key, entry)
+        notes = self._notes.pop(key, None)
+        return None if entry is None or notes is None else self._seam.save(key.partition(_TICKET)[0], entry, notes)
 
     def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if torchs_own_protocol():
+            return original(*args, **kwargs)
         try:
             return original(*args, **kwargs)
         except Exception as error:
@@ -179,14 +193,6 @@ def add_to_portable_archive(name: str, data: bytes) -> None:
     from torch.compiler._cache import CacheArtifactManager
 
     CacheArtifactManager.record_artifact("aot_autograd", name, data)
-
-
-def _torch_wants_its_own() -> bool:
-    """torch's precompile and ahead-of-time modes bring a cache protocol of their own."""
-    import torch._dynamo.config as dynamo
-    import torch._functorch.config as functorch
-
-    return bool(getattr(dynamo, "caching_precompile", False) or getattr(functorch, "bypass_autograd_cache_key", False))
 
 
 _FLAGS = (

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from .late import AfterImport
 from .patches import Patches
+
+
+BUNDLED = 1
+"""What the hook makes the default of `bundled_autograd_cache`: as good as True, and no bool."""
 
 
 class CompileWatch:
@@ -67,4 +72,22 @@ def caching_is_off() -> str:
         return "torch.compiler.config.force_disable_caches (TORCHINDUCTOR_FORCE_DISABLE_CACHES)"
     if not functorch.enable_autograd_cache:
         return "torch._functorch.config.enable_autograd_cache (TORCHINDUCTOR_AUTOGRAD_CACHE)"
-    return ""
+    return torchs_own_protocol()
+
+
+def torchs_own_protocol() -> str:
+    """Which setting says that the result is to go another way than our store; '' if none does.
+
+    torch's precompile, ahead-of-time and standalone modes hand the result of AOTAutograd's cache to their caller.
+    """
+    import torch._dynamo.config as dynamo
+    import torch._functorch.config as functorch
+
+    if getattr(dynamo, "caching_precompile", False):
+        return "torch._dynamo.config.caching_precompile"
+    if getattr(functorch, "bypass_autograd_cache_key", False):
+        return "torch._functorch.config.bypass_autograd_cache_key"
+    # The hook makes the default BUNDLED. Whoever sets a bool wants that; what patches put back afterwards is the default.
+    override = functorch._config["bundled_autograd_cache"].user_override
+    override = override.get() if isinstance(override, ContextVar) else override
+    return "torch._functorch.config.bundled_autograd_cache" if isinstance(override, bool) else ""
