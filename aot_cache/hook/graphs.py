@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..artifact import alike, envelope, native
 from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
@@ -20,6 +20,9 @@ from ..torch_compat import aot, entries, kernels, tensors
 from .flights import Flights
 from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive
 from .history import History
+
+if TYPE_CHECKING:
+    from .verify import Verifier
 
 log = logging.getLogger("aot_cache")
 T = TypeVar("T")
@@ -36,6 +39,11 @@ class GraphCache:
         self.history = History(settings)
         self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
+        self._verifier: Verifier | None = None
+        if settings.verify:
+            from .verify import Verifier
+
+            self._verifier = Verifier(settings, self._end)
 
     def close(self) -> None:
         self._flights.close()
@@ -96,6 +104,8 @@ class GraphCache:
 
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
+            if request.peeking and self._verifier and self._verifier.picks(key):
+                return None
             loaded, reason = self._find(key, request)
             if loaded is None and request.peeking:
                 return None
@@ -107,7 +117,8 @@ class GraphCache:
                     reason = reason if again is Reason.ABSENT else again
             if loaded is not None:
                 self._flights.land(key)
-                saved = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
+                took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
+                saved = 0.0 if loaded.settle else took
                 self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
             elif self._settings.assert_hit:
                 self._flights.land(key)
@@ -188,6 +199,9 @@ class GraphCache:
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
                 self._for_torchs_archive(opened.manifest, stored.name, data)
+                if self._verifier and self._verifier.picks(key):
+                    suspect = stored.name, data, opened.manifest, pending
+                    loaded.settle = self._verifier.settle(suspect, loaded.function, self._store if self._writable else None)
                 return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
                 reason = Reason.UNUSABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -13,6 +13,9 @@ from ..errors import HookMismatch
 from . import light
 from .late import AfterImport
 from .patches import Patches
+
+if TYPE_CHECKING:
+    from .verify import Settle
 
 MODULE = "torch._functorch._aot_autograd.autograd_cache"
 PREFIX = "g-"
@@ -73,6 +76,8 @@ class Loaded:
     content: bytes
     forward_time_taken_ns: int
     backward_time_taken_ns: int
+    settle: Settle | None = None
+    """Set to have torch compile the graph all the same, and then use what this makes of it."""
 
     def wrap_post_compile(self, *_: Any, **__: Any) -> Callable[..., Any]:
         return self.function
@@ -156,6 +161,11 @@ class _Joint:
         if request is None or not key.startswith(PREFIX):
             return original(key, *args, **kwargs)
         loaded = self._seam.load(key, request)
+        if loaded is not None and loaded.settle is not None:
+            from . import verify  # only a verified hit needs it
+
+            verify.compile_beside(request.config, loaded.settle)
+            return None
         return None if loaded is None else (loaded, loaded.content)
 
     def save(self, original: Callable[..., Any], key: str, entry: Any, *args: Any, **kwargs: Any) -> Any:
