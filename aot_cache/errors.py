@@ -1,6 +1,9 @@
-"""The exception tree. Nothing here reaches a compile: the hook turns every one into an outcome."""
+"""The exception tree. The hook turns every one into an outcome, but for the last two, which a user asks for."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
 
 
 class AotCacheError(Exception):
@@ -45,3 +48,17 @@ class HookMismatch(AotCacheError):
 
 class MissAsserted(AotCacheError):
     """AOT_CACHE_ASSERT_HIT is set and a graph was compiled after all."""
+
+
+class VerificationFailed(AotCacheError):
+    """AOT_CACHE_VERIFY is set and a cached graph gives other numbers than a fresh compile of it.
+
+    key: the entry's name in the store. name: what was compiled. differences: one text a value that differs.
+    report: the file that tells all of it; None if the cache is open for reading only.
+    """
+
+    def __init__(self, key: str, name: str, differences: Sequence[str], done: str, report: Path | None) -> None:
+        shown = "; ".join([*differences[:3], *([f"and {len(differences) - 3} more"] if len(differences) > 3 else [])])
+        where = f"; report: {report}" if report else ""
+        super().__init__(f"entry {key} of {name} gives other numbers than a fresh compile: {shown}. {done}{where}")
+        self.key, self.name, self.differences, self.report = key, name, tuple(differences), report

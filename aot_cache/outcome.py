@@ -41,6 +41,8 @@ class Reason(enum.Enum):
     WRITE = "the entry could not be written"
     NOT_SERIALIZABLE = "the compiled graph cannot be stored"
     INTERNAL = "the cache itself failed"
+    VERIFY = "a verified hit gave other numbers"
+    UNVERIFIED = "a hit could not be verified"
 
 
 @dataclass(frozen=True)

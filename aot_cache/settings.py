@@ -33,6 +33,7 @@ class Settings:
     mode: readwrite | readonly (look up, never write) | refresh (compile and overwrite, never look up) (AOT_CACHE_MODE).
     assert_hit: a miss raises instead of compiling (AOT_CACHE_ASSERT_HIT).
     wait: seconds to wait for another process that compiles the same graph (AOT_CACHE_WAIT).
+    verify: share of hits, 0 to 1, that are compiled afresh and compared (AOT_CACHE_VERIFY).
     """
 
     enabled: bool
@@ -41,6 +42,7 @@ class Settings:
     mode: str
     assert_hit: bool
     wait: float
+    verify: float
 
     @classmethod
     def resolve(cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -113,11 +115,20 @@ def _seconds(name: str, value: Any) -> float:
     return seconds
 
 
+def _share(name: str, value: Any) -> float:
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise SettingError(name, value, "a number from 0 (no hit) to 1 (every hit)")
+    return share
+
+
 def _refuse_unavailable(environ: Mapping[str, str]) -> None:
     # A switch that is accepted and does nothing would be worse than none.
-    for variable, off in (("AOT_CACHE_VERIFY", ("", "0", "0.0")), ("AOT_CACHE_REMOTE", ("",))):
-        if environ.get(variable, "") not in off:
-            raise SettingError(variable, environ[variable], "unset: this version does not have it yet")
+    if environ.get("AOT_CACHE_REMOTE", "") != "":
+        raise SettingError("AOT_CACHE_REMOTE", environ["AOT_CACHE_REMOTE"], "unset: this version does not have it yet")
 
 
 _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
@@ -127,4 +138,5 @@ _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "mode": ("AOT_CACHE_MODE", _mode, "readwrite"),
     "assert_hit": ("AOT_CACHE_ASSERT_HIT", _switch, False),
     "wait": ("AOT_CACHE_WAIT", _seconds, 600.0),
+    "verify": ("AOT_CACHE_VERIFY", _share, 0.0),
 }

@@ -21,6 +21,7 @@ VARIABLES = {
     "mode": "AOT_CACHE_MODE",
     "assert_hit": "AOT_CACHE_ASSERT_HIT",
     "wait": "AOT_CACHE_WAIT",
+    "verify": "AOT_CACHE_VERIFY",
 }
 # By field: text, the value it stands for, and another text with another value.
 GOOD: dict[str, tuple[str, Any, str]] = {
@@ -30,6 +31,7 @@ GOOD: dict[str, tuple[str, Any, str]] = {
     "mode": ("readonly", "readonly", "refresh"),
     "assert_hit": ("1", True, "0"),
     "wait": ("2.5", 2.5, "3"),
+    "verify": ("0.25", 0.25, "1"),
 }
 BAD: dict[str, list[Any]] = {
     "enabled": ["2", "maybe", "-1", "0.0"],
@@ -38,10 +40,12 @@ BAD: dict[str, list[Any]] = {
     "mode": ["READONLY", "read-only", "w", " readwrite"],
     "assert_hit": ["2", "yes please"],
     "wait": ["-1", "nan", "inf", "soon", "1s"],
+    "verify": ["-0.1", "1.01", "nan", "inf", "always", "50%"],
 }
 ALLOWED = {
     "enabled": "0 or 1", "directory": "the path of a directory", "size_limit": "10GB, 500MB",
     "mode": "readwrite, readonly, refresh", "assert_hit": "0 or 1", "wait": "at least 0",
+    "verify": "from 0 (no hit) to 1 (every hit)",
 }  # fmt: skip
 FIELDS = list(VARIABLES)
 
@@ -111,7 +115,7 @@ def test_an_unknown_argument_is_refused_with_the_known_ones() -> None:
     assert "directroy='/x'" in str(caught.value) and all(field in str(caught.value) for field in FIELDS)
 
 
-@pytest.mark.parametrize(("variable", "value"), [("AOT_CACHE_VERIFY", "0.1"), ("AOT_CACHE_REMOTE", "http://x")])
+@pytest.mark.parametrize(("variable", "value"), [("AOT_CACHE_REMOTE", "http://x")])
 def test_a_variable_without_effect_is_refused_and_not_ignored(variable: str, value: str) -> None:
     with pytest.raises(SettingError) as caught:
         resolve({variable: value})

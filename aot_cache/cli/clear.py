@@ -1,10 +1,11 @@
-"""Delete every entry of the cache; the directory stays."""
+"""Delete every entry of the cache, those in quarantine too; the directory stays."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
+from ..store import quarantine
 from . import report
 from .entries import deleting, resolve
 
@@ -27,6 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
         report.note("nothing was deleted")
         return 1
     report.deleted(*store.clear(dry_run=arguments.dry_run), arguments.dry_run)
+    files, size = quarantine.clear(settings.directory, arguments.dry_run)
+    if files:
+        report.note(f"in quarantine: {files} files ({report.human_size(size)})")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..artifact import alike, envelope, native
 from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
@@ -21,6 +21,9 @@ from .flights import Flights
 from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive
 from .history import History
 
+if TYPE_CHECKING:
+    from .verify import Verifier
+
 log = logging.getLogger("aot_cache")
 T = TypeVar("T")
 
@@ -35,6 +38,11 @@ class GraphCache:
         self._flights = Flights(settings.directory, settings.wait)
         self.history = History(settings)
         self._said: set[str] = set()
+        self._verifier: Verifier | None = None
+        if settings.verify:
+            from .verify import Verifier
+
+            self._verifier = Verifier(settings, self._end)
 
     def close(self) -> None:
         self._flights.close()
@@ -95,6 +103,8 @@ class GraphCache:
 
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
+            if request.peeking and self._verifier and self._verifier.picks(key):
+                return None
             loaded, reason = self._find(key, request)
             if loaded is None and request.peeking:
                 return None
@@ -106,7 +116,8 @@ class GraphCache:
                     reason = reason if again is Reason.ABSENT else again
             if loaded is not None:
                 self._flights.land(key)
-                saved = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
+                took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
+                saved = 0.0 if loaded.settle else took
                 self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
             elif self._settings.assert_hit:
                 self._flights.land(key)
@@ -185,6 +196,9 @@ class GraphCache:
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
                 self._for_torchs_archive(opened.manifest, stored.name, data)
+                if self._verifier and self._verifier.picks(key):
+                    suspect = stored.name, data, opened.manifest, pending
+                    loaded.settle = self._verifier.settle(suspect, loaded.function, self._store if self._writable else None)
                 return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
                 reason = Reason.UNUSABLE

@@ -34,6 +34,10 @@ class Installation:
             compilers.watch(self._patches),
             compiling.watch_backends(self._patches, self._around_backend),
         ]
+        if settings.verify:
+            from ..torch_compat import verify
+
+            self._late.append(verify.watch(self._patches, self._could_not_join))
 
     @property
     def patched(self) -> list[str]:

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -15,6 +15,9 @@ from . import light
 from .compiling import BUNDLED, torchs_own_protocol
 from .late import AfterImport
 from .patches import Patches
+
+if TYPE_CHECKING:
+    from .verify import Settle
 
 MODULE = "torch._functorch._aot_autograd.autograd_cache"
 PREFIX = "g-"
@@ -77,6 +80,8 @@ class Loaded:
     content: bytes
     forward_time_taken_ns: int
     backward_time_taken_ns: int
+    settle: Settle | None = None
+    """Set to have torch compile the graph all the same, and then use what this makes of it."""
 
     def wrap_post_compile(self, *_: Any, **__: Any) -> Callable[..., Any]:
         return self.function
@@ -166,6 +171,11 @@ class _Joint:
         if loaded is None:
             if not request.peeking:
                 self._notes[key] = request.notes
+            return None
+        if loaded.settle is not None:
+            from . import verify  # only a verified hit needs it
+
+            verify.compile_beside(request.config, loaded.settle)
             return None
         return loaded, loaded.content
 
