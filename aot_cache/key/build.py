@@ -57,7 +57,7 @@ def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
     found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
-    found |= lowering.user_lowerings() | lowering.user_patterns()
+    found |= lowering.user_decompositions() | lowering.user_lowerings() | lowering.user_patterns()
     for name, value in found.items():
         try:
             identity = identify(value)

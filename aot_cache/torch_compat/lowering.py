@@ -1,4 +1,4 @@
-"""What user code gave Inductor beside its configuration: lowerings, layout constraints, patterns.
+"""What user code gave the compiler beside its configuration: decompositions, lowerings, layout constraints, patterns.
 
 Only modules that are imported already are looked at, since registering something imports its module.
 """
@@ -27,6 +27,17 @@ def user_lowerings() -> dict[str, Any]:
         for op, rule in getattr(module, table, {}).items():
             for number, function in enumerate(_foreign(rule)):
                 found[f"{table} {op} {number}"] = function
+    return found
+
+
+def user_decompositions() -> dict[str, Any]:
+    """Callables of others in torch's tables of decompositions, from which each compile takes its own."""
+    module = sys.modules.get("torch._decomp")
+    found: dict[str, Any] = {}
+    for kind, table in getattr(module, "global_decomposition_table", {}).items():
+        for op, rule in list(table.items()):
+            for number, function in enumerate(_foreign(rule)):
+                found[f"decomposition {kind} {op} {number}"] = function
     return found
 
 

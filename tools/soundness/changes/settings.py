@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from table import other
 
 CONFIG, PASSES, TABLES = "Inductor and functorch configuration", "Inductor custom passes", "decomposition tables"
@@ -163,6 +165,17 @@ def run():
         compile_fx._recursive_post_grad_passes = original
 """
 
+# Inductor takes the decompositions that it finds when it is imported, so this needs a process of its own.
+REGISTERED = """
+def decompose(x):
+    return torch.ops.aten.cos(x)
+
+def run():
+    with torch.no_grad():
+        yield torch.compile(lambda x: x.tan())(torch.ones(3))
+"""
+REGISTRATION = "torch._decomp.decomposition_table[torch.ops.aten.tan.default] = decompose\n\ndef run"
+
 COS_TO_EXP = ("aten.cos.default", "aten.exp.default")
 CHANGES = [
     other("inductor_setting", CONFIG, CALL, ('"max_autotune": False', '"max_autotune": True'), equal=True),
@@ -174,6 +187,10 @@ CHANGES = [
     other("joint_pass", META, JOINT, COS_TO_EXP),
     other("partitioner_with_constant_uuid", PASSES, PARTITIONER, ("default_partition(graph", "min_cut_rematerialization_partition(graph"), equal=True),
     other("solver_with_constant_uuid", PASSES, SOLVER, ("list(range(len(memory))), []", "[], list(range(len(memory)))"), equal=True),
+    dataclasses.replace(
+        other("decomposition_in_a_table_of_torch", TABLES, REGISTERED, ("def run", REGISTRATION), equal=True),
+        env={"SOUNDNESS_PROCESS": "decomposition_in_a_table_of_torch"},
+    ),
     other("lowering", TABLES, LOWERING, COS_TO_EXP),
     other("lowering_body", TABLES, LOWERING, ("return other(x)", "return other(other(x))")),
     other("pattern_replacement", TABLES, PATTERN, COS_TO_EXP),
