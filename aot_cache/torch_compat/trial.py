@@ -51,7 +51,8 @@ class Trial:
         wanted = {n: o for n, o in enumerate(outputs) if isinstance(o, torch.Tensor) and o.requires_grad}
         if not wanted or not copies.roots or not torch.is_grad_enabled():
             return {}
-        tangents = [self._tangent(number, output) for number, output in wanted.items()]
+        # A backward may overwrite them: with torch.cond it does.
+        tangents = [self._tangent(number, output).clone() for number, output in wanted.items()]
         roots = list(copies.roots.values())
         found = torch.autograd.grad(list(wanted.values()), roots, tangents, allow_unused=True)
         return dict(

@@ -108,6 +108,21 @@ def test_a_gradient_is_compared_and_none_is_left_behind() -> None:
     assert differences(lambda t: t.mul_(3) * t, lambda t: t.mul_(3) * t.detach(), inner)
 
 
+class Overwriting(torch.autograd.Function):
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor) -> torch.Tensor:
+        return x + 0
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return gradient.mul_(2)
+
+
+def test_a_backward_that_overwrites_its_gradients_gets_the_same_ones_each_time() -> None:
+    x = torch.ones(3, requires_grad=True)
+    assert not differences(Overwriting.apply, Overwriting.apply, x)
+
+
 def test_both_see_the_random_numbers_that_the_user_will_see() -> None:
     torch.manual_seed(3)
     expected = torch.rand(2)
