@@ -198,7 +198,8 @@ class GraphCache:
                 self._for_torchs_archive(opened.manifest, stored.name, data)
                 if self._verifier and self._verifier.picks(key):
                     suspect = stored.name, data, opened.manifest, pending
-                    loaded.settle = self._verifier.settle(suspect, loaded.function, self._store if self._writable else None)
+                    store = self._store if self._writable else None
+                    loaded.settle = self._verifier.settle(suspect, loaded.function, store)
                 return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
                 reason = Reason.UNUSABLE

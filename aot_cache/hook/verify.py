@@ -1,4 +1,4 @@
-"""Verify mode: a share of the hits is compiled afresh, and both results are run on copies of the first call's inputs."""
+"""Verify mode: a share of the hits is compiled afresh; both functions are run on copies of the first call's inputs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class NotComparable(Exception):
 
 
 class Verifier:
-    """Picks hits and settles them. `end` notes an outcome."""
+    """Picks hits and settles them; `end` notes an outcome."""
 
     def __init__(self, settings: Settings, end: End) -> None:
         self._rate, self._directory, self._end = settings.verify, settings.directory, end
@@ -90,7 +90,9 @@ class Verifier:
 
         return settle
 
-    def _judge(self, suspect: Suspect, store: Store | None, tuned: bool, cached: Function, fresh: Function, inputs: list[Any]) -> None:
+    def _judge(
+        self, suspect: Suspect, store: Store | None, tuned: bool, cached: Function, fresh: Function, inputs: list[Any]
+    ) -> None:
         """Raises VerificationFailed if the cached function computes something else."""
         started = time.perf_counter()
         try:
@@ -131,10 +133,13 @@ class Verifier:
         return "; ".join(said), report
 
 
+Judge = Callable[[Function, Function, list[Any]], None]
+
+
 class _Undecided:
     """Stands for both functions until the first call has judged them; after that, calls go straight to the one."""
 
-    def __init__(self, cached: Function, fresh: Function, judge: Callable[[Function, Function, list[Any]], None]) -> None:
+    def __init__(self, cached: Function, fresh: Function, judge: Judge) -> None:
         self._cached, self._fresh, self._judge = cached, fresh, judge
         self._mutex = threading.RLock()
         self._chosen: Function | None = None
@@ -164,7 +169,8 @@ class _Undecided:
 def compare(trial: Trial, fresh: Function, cached: Function, tuned: bool) -> dict[str, str]:
     """By name, how each value of the cached function is not what the fresh one gives; empty if all agree.
 
-    Bit by bit, unless the fresh one differs from itself or is `tuned` for speed: then within torch.testing's tolerances.
+    Bit by bit, unless the fresh one differs from itself or is `tuned` for speed: then within torch.testing's own
+    tolerances for the dtype.
 
     Raises:
         NotComparable: the fresh one differs from itself by more than that. Also what `fresh` raises.

@@ -51,7 +51,8 @@ class Trial:
         wanted = {n: o for n, o in enumerate(outputs) if isinstance(o, torch.Tensor) and o.requires_grad}
         if not wanted or not copies.roots or not torch.is_grad_enabled():
             return {}
-        tangents = [self._tangent(number, output) for number, output in wanted.items()]
+        # A backward may overwrite them: with torch.cond it does.
+        tangents = [self._tangent(number, output).clone() for number, output in wanted.items()]
         roots = list(copies.roots.values())
         found = torch.autograd.grad(list(wanted.values()), roots, tangents, allow_unused=True)
         return dict(
@@ -111,7 +112,8 @@ def _snapshots(name: str, value: Any, keep: bool = True) -> Iterator[tuple[str, 
 
 
 def _require_plain(tensor: torch.Tensor, name: str) -> None:
-    if not is_plain(tensor) or isinstance(tensor, FakeTensor) or tensor.layout is not torch.strided or tensor.is_quantized:
+    has_numbers = is_plain(tensor) and not isinstance(tensor, FakeTensor) and not tensor.is_quantized
+    if not has_numbers or tensor.layout is not torch.strided:
         raise CannotCopy(f"{name} is a {type(tensor).__name__} of layout {tensor.layout}")
 
 
@@ -188,7 +190,8 @@ class _Copies:
             if parts[part] is inner:
                 _require_plain(inner, f"{name}.{part}")
                 parts[part] = self._on_same_storage(inner)
-        return type(tensor).__tensor_unflatten__(parts, context, tensor.shape, tensor.stride())  # type: ignore[no-any-return]
+        rebuilt: torch.Tensor = type(tensor).__tensor_unflatten__(parts, context, tensor.shape, tensor.stride())
+        return rebuilt
 
 
 class _Inner(torch.autograd.Function):
@@ -212,8 +215,8 @@ def _own_random_numbers(inputs: Sequence[Any]) -> Iterator[None]:
         module = torch.get_device_module(accelerator.type)
         # Asking a device for its state would start it.
         if getattr(module, "is_initialized", lambda: True)():
-            devices = {module.current_device()}
-            devices |= {v.device.index for v in inputs if isinstance(v, torch.Tensor) and v.device.type == accelerator.type}
+            places = {value.device for value in inputs if isinstance(value, torch.Tensor)}
+            devices = {place.index for place in places if place.type == accelerator.type} | {module.current_device()}
     kind = accelerator.type if accelerator is not None and devices else "cuda"
     with torch.random.fork_rng(devices=sorted(devices), device_type=kind):
         yield

@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from aot_cache.store import quarantine
+
 from .conftest import Run
 from .sample import KEYS, Cache, entry
 
@@ -134,3 +136,12 @@ def test_other_torch_needs_an_installed_torch(cache: Cache, run: Run, monkeypatc
     monkeypatch.setattr(sys, "path", [])
     result = run("prune", "--other-torch")
     assert result.code == 2 and "--other-torch" in result.err
+
+
+def test_clear_takes_what_is_in_quarantine_too_and_does_not_count_it(cache: Cache, run: Run) -> None:
+    size = _size(cache)
+    path = quarantine.put(cache.directory, "g-bad", b"bad", {})
+    assert "in quarantine: 2 files" in run("clear", "--dry-run").err and path.exists()
+    result = run("clear", "--yes")
+    assert result.rows == [["deleted", "4", str(size)]] and "in quarantine: 2 files" in result.err
+    assert list(path.parent.iterdir()) == []
