@@ -87,12 +87,16 @@ def _autoload() -> None:
     """Called by torch at the end of its import (entry point in the group torch.backends). Never raises."""
     global _autoloading
     import logging
+    import sys
 
     try:
-        from .torch_compat import registrations
         from .torch_compat.late import COMPILER, BeforeImport
 
-        registrations.start_early()
+        if "torch" in sys.modules:  # else torch will call again
+            from .torch_compat import registrations
+
+            registrations.start_early()
+        _forget_autoload()
         _autoloading = BeforeImport(COMPILER, _install_late)
     except Exception:  # an exception here would break `import torch`
         logging.getLogger(__name__).warning("aot_cache: the cache is off", exc_info=True)

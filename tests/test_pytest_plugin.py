@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ class Project:
         (self.directory / "test_it.py").write_text(tests)
         (self.directory / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("AOT_CACHE", "PYTEST"))}
-        argv = [sys.executable, "-m", "pytest", "-p", "aot_cache.pytest_plugin", "-p", "no:cacheprovider", *options]
+        # The entry point loads the plugin where the project is installed, as tools/test.py does.
+        plugin = [] if entry_points(group="pytest11", name="aot_cache") else ["-p", "aot_cache.pytest_plugin"]
+        argv = [sys.executable, "-m", "pytest", *plugin, "-p", "no:cacheprovider", *options]
         kept |= {"PYTHONPATH": str(ROOT), "HOME": str(self.directory), **env}
         done = subprocess.run(argv, cwd=self.directory, env=kept, text=True, capture_output=True, timeout=300)
         assert done.returncode == code, done.stdout + done.stderr
