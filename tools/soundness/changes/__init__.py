@@ -17,5 +17,6 @@ TABLE: list[Change] = [
     *settings.CHANGES,
     *surroundings.CHANGES,
     *neutral.CHANGES,
+    *operators.LAST,
 ]
 assert max(Counter(change.name for change in TABLE).values()) == 1, "two changes have one name"
