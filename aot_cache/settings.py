@@ -33,6 +33,7 @@ class Settings:
     mode: readwrite | readonly (look up, never write) | refresh (compile and overwrite, never look up) (AOT_CACHE_MODE).
     assert_hit: a miss raises instead of compiling (AOT_CACHE_ASSERT_HIT).
     wait: seconds to wait for another process that compiles the same graph (AOT_CACHE_WAIT).
+    frames: whether what Dynamo made of a frame is kept too, so that a warm start traces nothing (AOT_CACHE_FRAMES).
     """
 
     enabled: bool
@@ -41,6 +42,7 @@ class Settings:
     mode: str
     assert_hit: bool
     wait: float
+    frames: bool
 
     @classmethod
     def resolve(cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -126,4 +128,5 @@ _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "mode": ("AOT_CACHE_MODE", _mode, "readwrite"),
     "assert_hit": ("AOT_CACHE_ASSERT_HIT", _switch, False),
     "wait": ("AOT_CACHE_WAIT", _seconds, 600.0),
+    "frames": ("AOT_CACHE_FRAMES", _switch, False),
 }

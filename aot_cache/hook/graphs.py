@@ -64,6 +64,15 @@ class GraphCache:
                 self._end(Failed, None, time.perf_counter(), Reason.DIRECTORY, opened.reason)
         return self._opened
 
+    @property
+    def store(self) -> Store:
+        """Raises StoreError if it cannot be opened."""
+        return self._store
+
+    @property
+    def writable(self) -> bool:
+        return self._writable
+
     # -- the seam ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> int:
@@ -125,18 +134,20 @@ class GraphCache:
             self._end(Miss, key, started, reason, detail)
         return loaded
 
-    def save(self, key: str, entry: Any) -> None:
+    def save(self, key: str, entry: Any) -> str | None:
+        """The name that the entry was stored under; None if it was not."""
         pending = self._pending.pop(key, None)
         if pending is None or not self._writable:
-            return
+            return None
 
-        def publish() -> None:
+        def publish() -> str | None:
             name, data = self._pack(pending, entry)
             self._store.put(name, data)
+            return name
 
         started = time.perf_counter()
         try:
-            self._fail_open(publish, lambda error: None, key, started)
+            return self._fail_open(publish, lambda error: None, key, started)
         finally:
             self._flights.land(key)
 
@@ -173,7 +184,9 @@ class GraphCache:
                 if opened.manifest.guards and not entries.holds(opened.manifest.guards, request):
                     reason = Reason.GUARD
                     continue
-                return self._revive(opened, request), Reason.ABSENT
+                loaded = self._revive(opened, request)
+                request.notes["entry"] = stored.name
+                return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
                 reason = Reason.UNUSABLE
                 self._discard(stored.name, error, started)

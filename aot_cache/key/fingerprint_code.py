@@ -1,0 +1,228 @@
+"""Fingerprints of classes and functions that a guard names, and code objects that can be found again.
+
+A guard says "this very class" or "this very function". In another process that means: one that does the same. An
+installed distribution's is known by name and version. The user's own is described here, one level deep: the code of
+every function and method, plain values, and the names of all else, because Dynamo guards what that code reads.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from ..outcome import Reason
+from ..torch_compat import frames_state, objects
+from .callables import Unidentified, identity, origin
+from .callables.bytecode import read
+from .callables.classes import namespace
+from .callables.functions import resolve
+from .callables.leaf import encode
+from .callables.node import portable_module
+from .encode import CannotKey
+from .parts import digest
+
+# Members of a class that say nothing of what it does.
+_LEFT_OUT = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__ "
+    "__annotations_cache__ __firstlineno__ __static_attributes__ _abc_impl".split()
+)
+_PYTHON_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+_WRAPPERS: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.partial: ("func",),
+    functools.partialmethod: ("func",),
+    functools.cached_property: ("func",),
+    MethodType: ("__func__",),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+}
+
+
+class Codes:
+    """Fingerprints of callables and classes of one frame. `covered`: the code objects that they answer for."""
+
+    def __init__(self) -> None:
+        self.covered: set[CodeType] = set()
+        self._known: dict[tuple[int, bool], str] = {}
+        self._alive: list[Any] = []
+
+    def of(self, value: Any, whole: bool = False) -> str:
+        """The fingerprint of a class, function, built-in or operator; `whole`: with all that a function reads.
+
+        Raises:
+            CannotKey: it has none.
+        """
+        key = (id(value), whole)
+        if key not in self._known:
+            self._alive.append(value)
+            self._known[key] = self._describe(value, whole)
+        return self._known[key]
+
+    def code(self, code: CodeType) -> str:
+        self.covered.update(_parts(code))
+        try:
+            return f"code {code.co_name} {read(code).digest}"
+        except Unidentified as error:
+            raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
+
+    def _describe(self, value: Any, whole: bool) -> str:
+        if isinstance(value, MethodType):
+            return f"method {self.of(value.__func__, whole)} of {type(value.__self__).__qualname__}"
+        if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
+            return self._function(value)
+        if isinstance(value, type) and origin.of_module_named(str(value.__module__)) is None:
+            return self._class(value)
+        return self._identity(value)
+
+    def _identity(self, value: Any) -> str:
+        try:
+            found = identity(value, objects.taught).digest
+        except Unidentified as error:
+            raise CannotKey(Reason.FRAME_GUARD, str(error), error.remedy) from None
+        marks = frames_state.marks(value) if isinstance(value, FunctionType) and not _is_torch(value) else []
+        return f"{_name(value)} {found}{' '.join(marks)}"
+
+    def _function(self, function: FunctionType) -> str:
+        text = [_name(function), self.code(function.__code__), *frames_state.marks(function)]
+        for default in (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())):
+            data = encode(default)
+            text.append(f"default {digest(data) if data is not None else type(default).__qualname__}")
+        return f"{_name(function)} {digest(chr(10).join(text).encode())}"
+
+    def _class(self, cls: type) -> str:
+        text = [_name(cls)]
+        if type(cls) not in _PYTHON_METACLASSES:
+            text.append(f"metaclass {self._identity(type(cls))}")
+        if issubclass(type(cls), enum.EnumMeta):
+            text.append(self._identity(cls))
+        text += [f"base {self.of(base)}" for base in type.__dict__["__bases__"].__get__(cls)]
+        for name, member in sorted(namespace(cls).items()):
+            if name not in _LEFT_OUT:
+                text.append(f"member {name} {self._member(member, cls)}")
+        return f"{_name(cls)} {digest(chr(10).join(text).encode())}"
+
+    def _member(self, member: Any, cls: type) -> str:
+        data = encode(member)
+        if data is not None:
+            return digest(data)
+        if isinstance(member, FunctionType):
+            inner = [self._member(f, cls) for f in _wrapped(member)]
+            return " ".join([self.of(member), *inner])
+        if type(member) in _WRAPPERS:
+            parts = [getattr(member, name) for name in _WRAPPERS[type(member)]]
+            return " ".join([type(member).__qualname__, *("-" if p is None else self._member(p, cls) for p in parts)])
+        if isinstance(member, (type, ModuleType)):
+            return _name(member)
+        # What else a class holds is data: Dynamo guards what it reads of it.
+        return f"object of {_name(type(member))}"
+
+
+def _wrapped(function: FunctionType) -> Iterator[FunctionType]:
+    """Functions that a decorator closed over."""
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, FunctionType) and content is not function and content.__closure__ is None:
+            yield content
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return f"module {portable_module(value.__name__)}"
+    module = portable_module(getattr(value, "__module__", None))
+    return f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def _is_torch(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"
+
+
+def _is_users(module: Any, code: CodeType) -> bool:
+    return origin.of_file(code.co_filename) is None and origin.of_module_named(str(module)) is None
+
+
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from _parts(const)
+
+
+def qualname_of(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name))  # Python 3.10 does not keep it
+
+
+# -- code that was inlined -------------------------------------------------------------------------------------------------
+
+
+def place(module: str, code: CodeType, covered: Callable[[CodeType], bool]) -> list[str] | None:
+    """Where to find `code` again, as data for `moved`; None if a fingerprint answers for it.
+
+    Raises:
+        CannotKey: it cannot be found by the name of its module and its own.
+    """
+    owner = origin.of_file(code.co_filename)
+    if owner is not None:
+        return ["distribution", module, str(owner)]
+    if covered(code):
+        return None
+    found = read(code).digest
+    if found not in _digests(module, qualname_of(code)):
+        where = f"{portable_module(module)}.{qualname_of(code)}"
+        raise CannotKey(Reason.FRAME_CODE, where, "define it in a module, or in a function of one")
+    return ["code", module, qualname_of(code), found]
+
+
+def moved(row: list[str]) -> str:
+    """What is no longer as `place` found it; '' if nothing is."""
+    kind, module, *rest = row
+    if kind == "distribution":
+        if module not in sys.modules:
+            return f"module {module} is not loaded"
+        now = origin.of_module_named(module)
+        return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"
+    return "" if rest[1] in _digests(module, rest[0]) else f"code of `{portable_module(module)}.{rest[0]}` changed"
+
+
+def _digests(module: str, qualname: str) -> set[str]:
+    """Digests of the code objects called so in the module, wrapped ones and those inside functions included."""
+    outer = qualname.partition(".<locals>")[0]
+    found: set[str] = set()
+    for code in _codes(resolve(module, outer), set()):
+        for part in _parts(code):
+            if qualname_of(part) == qualname:
+                try:
+                    found.add(read(part).digest)
+                except Unidentified:
+                    continue
+    return found
+
+
+def _codes(value: Any, seen: set[int]) -> Iterator[CodeType]:
+    if value is None or id(value) in seen or len(seen) > 100:
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType):
+        yield value.__code__
+        for inner in (getattr(value, "__wrapped__", None), *_cells(value)):
+            yield from _codes(inner, seen)
+    for name in _WRAPPERS.get(type(value), ()):
+        yield from _codes(getattr(value, name), seen)
+
+
+def _cells(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, FunctionType):
+            yield content

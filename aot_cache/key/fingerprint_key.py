@@ -1,0 +1,58 @@
+"""The key of a frame: all that must be equal before a stored frame's guards are even looked at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..outcome import Reason
+from ..torch_compat import frames, frames_state
+from .build import identify
+from .callables import Unidentified
+from .callables.bytecode import read
+from .encode import CannotKey, Encoder
+from .parts import CacheKey, KeyPart
+from .state import ambient_part, config_part, environment_part
+
+
+def frame_key(call: frames.Call) -> CacheKey:
+    """The key of one call of Dynamo's compile step.
+
+    Raises:
+        CannotKey: something that may change the result is not known to be covered.
+    """
+    return CacheKey((_frame_part(call), _dynamo_part(), config_part(identify), ambient_part(), environment_part()))
+
+
+def _frame_part(call: frames.Call) -> KeyPart:
+    if call.settings is None:
+        raise CannotKey(Reason.BACKEND, "frames are stored for the Inductor backend only")
+    if any("cudagraph" in name and value for name, value in call.settings["options"].items()):
+        raise CannotKey(Reason.FRAME_STATE, "CUDA graphs")
+    try:
+        code = read(call.code).digest
+    except Unidentified as error:
+        raise CannotKey(Reason.FRAME_CODE, str(error)) from None
+    encoder = Encoder(_callables)
+    encoder.text("code", code)
+    encoder.value({"full_graph": call.full_graph, **call.settings})
+    summary = {"code": code, "full_graph": str(call.full_graph)}
+    summary |= {name: str(value) for name, value in call.settings.items()}
+    return KeyPart.of("frame", encoder.bytes(), summary)
+
+
+def _dynamo_part() -> KeyPart:
+    """Dynamo's settings, and operators' decompositions that are not torch's own."""
+    encoder = Encoder(_callables)
+    values = frames_state.dynamo_config()
+    encoder.value(dict(sorted(values.items())))
+    foreign = {name: identify(rule) for name, rule in sorted(frames_state.foreign_decompositions().items())}
+    encoder.value(foreign)
+    changed = {name: repr(value)[:200] for name, value in frames_state.changed(values).items()}
+    return KeyPart.of("dynamo", encoder.bytes(), changed | foreign)
+
+
+def _callables(encoder: Encoder, value: Any) -> bool:
+    if not callable(value):
+        return False
+    encoder.text("identity", identify(value))
+    return True
