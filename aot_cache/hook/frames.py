@@ -15,7 +15,7 @@ from typing import Any
 
 from ..artifact import codec, envelope, native
 from ..artifact import frame as artifact
-from ..errors import AotCacheError
+from ..errors import AotCacheError, NotSerializable
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
@@ -50,6 +50,7 @@ class FrameCache:
         self._settings, self._graphs, self._ledger = settings, graphs, ledger
         self._drafts: list[Draft] = []
         self._added: dict[int, set[str]] = {}
+        self._stored: dict[str, str | None] = {}
 
     # -- the seam ------------------------------------------------------------------------------------------------------
 
@@ -162,19 +163,27 @@ class FrameCache:
         if frames_install.guarded_code(result) is None:
             raise CannotKey(Reason.FRAME_SKIPPED, str(getattr(result, "skip_reason", "")))
         frame = frames_record.record(call, trace, result, added)
+        try:
+            artifact.dump_code(frame.result)
+        except NotSerializable as error:
+            raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
         waiting = {}
         for name in frame.result.graphs:
             graph = trace.graphs.get(name)
             if graph is None:
                 raise CannotKey(Reason.FRAME_GRAPH, name)
-            if graph.stored:
-                frame.graphs[name] = graph.stored
+            stored = graph.stored or self._stored.get(graph.key)
+            if stored:
+                frame.graphs[name] = stored
+            elif graph.key in self._stored:
+                raise CannotKey(Reason.FRAME_GRAPH, f"{graph.key} was not stored")
             else:
                 waiting[name] = graph.key
         return Draft(key, frame, call.code.co_name, seconds, waiting)
 
     def published(self, key: str, name: str | None) -> None:
         """The graph with this key was stored under `name`; None: it never will be."""
+        self._stored[key] = name
         for draft in list(self._drafts):
             for place in [place for place, wanted in draft.waiting.items() if wanted == key]:
                 if name is None:

@@ -87,6 +87,8 @@ class Fingerprints:
         if not (isinstance(value, torch.Tensor) and tensors.is_plain(value)):
             raise unknown(f"a tensor of type {_type_name(value)}")
         described = tensors.describe(value, tensors.Symbols(()))
+        # Dynamo marks parameters so while it traces; it tells CUDA graphs, which have no frames here, what stays put.
+        del described["static"]
         for mine, theirs in (("shape", "size"), ("stride", "stride")):
             fixed = self._sizes.get(source, {}).get(theirs)
             if fixed is not None and mine in described:

@@ -170,6 +170,8 @@ def place(module: str, code: CodeType, covered: Callable[[CodeType], bool]) -> l
         CannotKey: it cannot be found by the name of its module and its own.
     """
     owner = origin.of_file(code.co_filename)
+    if owner is None and code.co_filename.startswith("<"):  # generated, for the module whose globals it uses
+        owner = origin.of_module_named(module)
     if owner is not None:
         return ["distribution", module, str(owner)]
     if covered(code):

@@ -82,7 +82,6 @@ def active() -> str:
         "torch's own precompile": config.caching_precompile,
         "recording for replay": config.replay_record_enabled,
         "guard_nn_modules=False": not config.guard_nn_modules,
-        "inline_inbuilt_nn_modules=False": not config.inline_inbuilt_nn_modules,
         "CUDA graphs": torch._inductor.config.triton.cudagraphs,
     }
     return ", ".join(name for name, on in checks.items() if on)
