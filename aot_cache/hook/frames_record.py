@@ -91,8 +91,8 @@ class _Look:
 
     def guard(self, guard: Sequence[Any]) -> str:
         """The fingerprint of what one guard sees; raises CannotKey, or whatever reading the source raises."""
-        row, kind, arguments = guard
-        source = self._sources[row]
+        row, kind, plain = guard
+        source, arguments = self._sources[row], frames_guards.live_arguments(plain, self._sources)
         return self._named(source, lambda: self.prints.of(kind, arguments, self._read(row), source))
 
     def unguarded(self, row: int) -> str:

@@ -167,7 +167,7 @@ def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
 def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
     key = arguments["key"]
     found = dict.__contains__(value, key) if isinstance(value, dict) else set.__contains__(value, key)
-    return f"{key!r} {found}"
+    return f"{prints.constant(key)} {found}"
 
 
 def _attribute(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -109,6 +110,8 @@ def _argument(value: Any, guard: Any, table: Table) -> Any:
         return {"source": table.add(value)}
     if type(value) in (type(None), bool, int, str):
         return value
+    if isinstance(value, type) and _class(value.__module__, value.__qualname__) is value:
+        return {"class": [value.__module__, value.__qualname__]}
     raise UnknownGuard(f"{kind(guard)} on {guard.name} with a {type(value).__name__}")
 
 
@@ -170,13 +173,31 @@ def _live(rows: Iterable[Sequence[Any]], sources: Sequence[Any], scope: Mapping[
 
     made, cache = [], {}
     for row, name, arguments in rows:
-        given = {k: sources[v["source"]] if isinstance(v, dict) else v for k, v in arguments.items()}
+        given = live_arguments(arguments, sources)
         if name in _LIVE:
             value = frames_sources.read(sources[row], scope, cache)
             given["value"] = TensorWeakRef(value)
         create = getattr(GuardBuilder, name)
         made.append(Guard(sources[row], functools.partial(create, **given) if given else create))
     return made
+
+
+def live_arguments(arguments: Mapping[str, Any], sources: Sequence[Any]) -> dict[str, Any]:
+    """A guard's arguments with their sources and classes in place."""
+    given = {}
+    for name, value in arguments.items():
+        if isinstance(value, dict):
+            value = sources[value["source"]] if "source" in value else _class(*value["class"])
+        given[name] = value
+    return given
+
+
+def _class(module: str, qualname: str) -> Any:
+    """The class that has this name now; None if there is none."""
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _live_alias(row: Sequence[Any], sources: Sequence[Any]) -> Any:
