@@ -44,6 +44,10 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 }
 
 
+# What was registered with an abstract class decides isinstance, and only this shows it.
+_get_dump = getattr(abc, "_get_dump", None)
+
+
 class Codes:
     """Fingerprints of callables and classes of one frame. `covered`: the code objects that they answer for."""
 
@@ -76,7 +80,7 @@ class Codes:
             return f"method {self.of(value.__func__, whole)} of {type(value.__self__).__qualname__}"
         if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
             return self._function(value)
-        if isinstance(value, type) and origin.of_module_named(str(value.__module__)) is None:
+        if isinstance(value, type):
             return self._class(value)
         return self._identity(value)
 
@@ -89,38 +93,72 @@ class Codes:
         return f"{_name(value)} {found}{' '.join(marks)}"
 
     def _function(self, function: FunctionType) -> str:
-        text = [_name(function), self.code(function.__code__), *frames_state.marks(function)]
-        for default in (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())):
-            data = encode(default)
-            text.append(f"default {digest(data) if data is not None else type(default).__qualname__}")
+        marks = frames_state.marks(function)
+        text = [_name(function), self.code(function.__code__), *marks, *_defaults(function)]
         return f"{_name(function)} {digest(chr(10).join(text).encode())}"
 
     def _class(self, cls: type) -> str:
         text = [_name(cls)]
-        if type(cls) not in _PYTHON_METACLASSES:
-            text.append(f"metaclass {self._identity(type(cls))}")
-        if issubclass(type(cls), enum.EnumMeta):
+        if origin.of_module_named(str(cls.__module__)) is not None:
             text.append(self._identity(cls))
-        text += [f"base {self.of(base)}" for base in type.__dict__["__bases__"].__get__(cls)]
-        for name, member in sorted(namespace(cls).items()):
-            if name not in _LEFT_OUT:
-                text.append(f"member {name} {self._member(member, cls)}")
+        else:
+            text += self._user_class(cls)
+        text += [f"base {self.of(base)}" for base in type.__dict__["__bases__"].__get__(cls) if base is not object]
+        text += [f"registered {name}" for name in sorted(_registered(cls, set()))]
         return f"{_name(cls)} {digest(chr(10).join(text).encode())}"
 
-    def _member(self, member: Any, cls: type) -> str:
+    def _user_class(self, cls: type) -> Iterator[str]:
+        if type(cls) not in _PYTHON_METACLASSES:
+            yield f"metaclass {self._identity(type(cls))}"
+        if issubclass(type(cls), enum.EnumMeta):
+            yield self._identity(cls)
+        for name, member in sorted(namespace(cls).items()):
+            if name not in _LEFT_OUT:
+                yield f"member {name} {self._member(name, member)}"
+
+    def _member(self, name: str, member: Any) -> str:
         data = encode(member)
         if data is not None:
             return digest(data)
         if isinstance(member, FunctionType):
-            inner = [self._member(f, cls) for f in _wrapped(member)]
+            if _is_found_by_name(name, member):
+                # Its code counts if it is inlined, and is then looked up by this name.
+                return " ".join([_name(member), *_defaults(member), *frames_state.marks(member)])
+            inner = [self._member("", f) for f in _wrapped(member)]
             return " ".join([self.of(member), *inner])
         if type(member) in _WRAPPERS:
-            parts = [getattr(member, name) for name in _WRAPPERS[type(member)]]
-            return " ".join([type(member).__qualname__, *("-" if p is None else self._member(p, cls) for p in parts)])
+            parts = [getattr(member, part) for part in _WRAPPERS[type(member)]]
+            return " ".join([type(member).__qualname__, *("-" if p is None else self._member("", p) for p in parts)])
         if isinstance(member, (type, ModuleType)):
             return _name(member)
         # What else a class holds is data: Dynamo guards what it reads of it.
         return f"object of {_name(type(member))}"
+
+
+def _is_found_by_name(name: str, member: FunctionType) -> bool:
+    """Whether a method is what its module and name say, and none that Python itself calls: those may run untraced."""
+    ordinary = name == "__init__" or not (name.startswith("__") and name.endswith("__"))
+    plain = member.__closure__ is None and not hasattr(member, "__wrapped__")
+    return bool(name) and ordinary and plain and resolve(member.__module__, member.__qualname__) is member
+
+
+def _registered(cls: type, seen: set[type]) -> Iterator[str]:
+    """The user's classes that count as subclasses of an abstract class without being derived from it."""
+    if not isinstance(cls, abc.ABCMeta) or cls in seen or _get_dump is None:
+        return
+    seen.add(cls)
+    for reference in _get_dump(cls)[0]:
+        found = reference()
+        if found is not None and origin.of_module_named(str(found.__module__)) is None:
+            yield _name(found)
+    for derived in type.__subclasses__(cls):
+        yield from _registered(derived, seen)
+
+
+def _defaults(function: FunctionType) -> Iterator[str]:
+    for default in (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())):
+        data = encode(default)
+        yield f"default {digest(data) if data is not None else type(default).__qualname__}"
 
 
 def _wrapped(function: FunctionType) -> Iterator[FunctionType]:
@@ -174,10 +212,10 @@ def place(module: str, code: CodeType, covered: Callable[[CodeType], bool]) -> l
         owner = origin.of_module_named(module)
     if owner is not None:
         return ["distribution", module, str(owner)]
-    if covered(code):
-        return None
     found = read(code).digest
     if found not in _digests(module, qualname_of(code)):
+        if covered(code):
+            return None
         where = f"{portable_module(module)}.{qualname_of(code)}"
         raise CannotKey(Reason.FRAME_CODE, where, "define it in a module, or in a function of one")
     return ["code", module, qualname_of(code), found]

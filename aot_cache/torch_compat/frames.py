@@ -162,6 +162,8 @@ def _watch(patches: Patches) -> None:
         patches.wrap(module, "invoke_and_store_as_constant", _fold)
     patches.wrap(guards.CheckFunctionManager, "__init__", _build_guards)
     patches.wrap(ShapeEnv, "produce_guards_verbose", _produce_shapes)
+    if hasattr(torch._guards.GuardsContext, "skip_guard_install"):
+        patches.wrap(torch._guards.GuardsContext, "skip_guard_install", _skip_guards)
 
 
 def _inline(original: Callable[..., Any], translator: Any, *args: Any, **kwargs: Any) -> None:
@@ -181,6 +183,12 @@ def _fold(original: Callable[..., Any], tx: Any, function: Any, name: str, *args
     if (trace := _TRACE.get()) is not None:
         trace.doubts.append(f"the result of `{name}` is taken for a constant")
     return original(tx, function, name, *args, **kwargs)
+
+
+def _skip_guards(original: Callable[..., Any], context: Any, *args: Any, **kwargs: Any) -> Any:
+    if (trace := _TRACE.get()) is not None:
+        trace.doubts.append("Dynamo reads something without a guard")
+    return original(context, *args, **kwargs)
 
 
 def _build_guards(original: Callable[..., Any], manager: Any, code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> None:

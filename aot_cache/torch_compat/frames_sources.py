@@ -63,6 +63,8 @@ class Table:
             return {"source": self.add(value)}
         if type(value) is frozenset and all(type(item) is str for item in value):
             return {"frozenset": sorted(value)}
+        if type(value) is bytes:
+            return {"bytes": value.hex()}
         if type(value) is tuple:
             return {"tuple": [self._field(item, owner) for item in value]}
         if isinstance(value, _module().TensorProperty):
@@ -104,6 +106,8 @@ def _value(value: Any, made: Sequence[Any]) -> Any:
         return made[inner]
     if kind == "frozenset":
         return frozenset(inner)
+    if kind == "bytes":
+        return bytes.fromhex(inner)
     if kind == "tuple":
         return tuple(_value(item, made) for item in inner)
     if kind == "property":

@@ -82,9 +82,15 @@ def active() -> str:
         "torch's own precompile": config.caching_precompile,
         "recording for replay": config.replay_record_enabled,
         "guard_nn_modules=False": not config.guard_nn_modules,
+        # Dynamo looks at them without a guard.
+        "a hook on all modules": any(v for k, v in vars(torch.nn.modules.module).items() if _is_global_hook(k)),
         "CUDA graphs": torch._inductor.config.triton.cudagraphs,
     }
     return ", ".join(name for name, on in checks.items() if on)
+
+
+def _is_global_hook(name: str) -> bool:
+    return name.startswith("_global_") and "hooks" in name and not name.endswith("_always_called")
 
 
 def marks(function: Any) -> list[str]:

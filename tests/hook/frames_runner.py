@@ -47,7 +47,7 @@ def run(module: str) -> dict[str, Any]:
     try:
         values = plain(importlib.import_module(module).case())
     except Exception as error:
-        values = f"{type(error).__name__}: {error}"
+        values = type(error).__name__
     counts = {name: count - before[name] for name, count in aot_cache.stats().items()}
     why = [f"{type(e).__name__} {e}" for e in aot_cache.events()[events:] if type(e).__name__ != "Hit" and e.kind == "frame"]
     return {"values": values, "traced": torch._dynamo.utils.counters["stats"]["unique_graphs"], "why": why, **counts}
