@@ -21,8 +21,9 @@ class Frame:
     """All that a frame needs in order to run without being traced.
 
     prints: for each guard, the fingerprint of what it saw. same, storage: which of these values are one object, and
-    which tensors share memory. unguarded: [source, fingerprint] of what was read without a guard. places: where to find
-    each inlined code object. graphs: by global, the stored graph's name.
+    which tensors share memory. unguarded: [source, fingerprint] of what was read without a guard. listing: whether the
+    names of attributes count. absent: globals that the code did not find. places: where to find each inlined code
+    object. graphs: by global, the stored graph's name.
     """
 
     guards: frames_guards.Plain
@@ -31,7 +32,9 @@ class Frame:
     same: list[int]
     storage: list[list[str]]
     unguarded: list[list[Any]]
-    places: list[list[str]]
+    listing: bool
+    absent: list[str]
+    places: list[list[Any]]
     graphs: dict[str, str] = field(default_factory=dict)
 
 

@@ -56,11 +56,19 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
     _check_shapes(guards, plain)
     sources = frames_sources.rebuild(guards.sources, {})
-    seen = _Look(guards, sources, call.scope())
-    prints = [seen.guard(row) for row in guards.guards]
-    reads = [[row, seen.unguarded(row)] for row in unguarded]
-    places = _places(call, trace, seen.prints.codes)
-    return Frame(guards, plain, prints, seen.same(), seen.storage(), reads, places)
+    listing = any(map(fingerprint_code.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
+    seen = _Look(guards, sources, call.scope(), listing)
+    return Frame(
+        guards=guards,
+        result=plain,
+        prints=[seen.guard(row) for row in guards.guards],
+        unguarded=[[row, seen.unguarded(row)] for row in unguarded],
+        same=seen.same(),
+        storage=seen.storage(),
+        listing=listing,
+        absent=fingerprint_code.absent(call.code, call.globals),
+        places=fingerprint_code.places(call, trace.inlined, seen.prints.codes),
+    )
 
 
 def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> None:
@@ -70,24 +78,16 @@ def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> N
             raise CannotKey(Reason.FRAME_GUARD, f"a guard on shapes that reads {name}")
 
 
-def _places(call: frames.Call, trace: frames.Trace, codes: fingerprint_code.Codes) -> list[list[str]]:
-    found = []
-    for inlined in dict.fromkeys(trace.inlined):
-        if inlined.code is not call.code:
-            place = fingerprint_code.place(inlined.module, inlined.code, codes.covered.__contains__)
-            if place is not None and place not in found:
-                found.append(place)
-    return found
-
-
 class _Look:
     """One pass over the values that a frame's guards look at."""
 
-    def __init__(self, guards: frames_guards.Plain, sources: Sequence[Any], scope: dict[str, Any]) -> None:
+    def __init__(
+        self, guards: frames_guards.Plain, sources: Sequence[Any], scope: dict[str, Any], listing: bool
+    ) -> None:
         self._sources, self._scope = sources, scope
         self._cache: dict[Any, Any] = {}
         self._values: dict[int, Any] = {}
-        self.prints = fingerprint.Fingerprints({sources[row]: sizes for row, sizes in guards.sizes})
+        self.prints = fingerprint.Fingerprints({sources[row]: sizes for row, sizes in guards.sizes}, listing)
 
     def guard(self, guard: Sequence[Any]) -> str:
         """The fingerprint of what one guard sees; raises CannotKey, or whatever reading the source raises."""
@@ -129,14 +129,14 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     Raises:
         Changed: something is not as it was, or cannot be read any more.
     """
-    for place in frame.places:
-        if change := fingerprint_code.moved(place):
-            raise Changed(change)
+    changes = (fingerprint_code.shadowed(frame.absent, call.globals), *map(fingerprint_code.moved, frame.places))
+    if change := next(filter(None, changes), ""):
+        raise Changed(change)
     installed = frames_install.Installed(call, frame.result)
     try:
         installed.globals()
         sources = frames_sources.rebuild(frame.guards.sources, installed.names)
-        _compare_values(frame, _Look(frame.guards, sources, call.scope()), sources)
+        _compare_values(frame, _Look(frame.guards, sources, call.scope(), frame.listing), sources)
         yield Live(sources, installed)
     except BaseException as error:
         installed.undo()

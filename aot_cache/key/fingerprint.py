@@ -39,11 +39,14 @@ _CONSTANT_BASES = (int, float, complex, str, bytes)
 
 
 class Fingerprints:
-    """Fingerprints of what one frame's guards see. sizes: by source, which dimensions of a tensor are fixed."""
+    """Fingerprints of what one frame's guards see.
 
-    def __init__(self, sizes: Mapping[Any, Mapping[str, Sequence[Any]]]) -> None:
+    sizes: by source, which dimensions of a tensor are fixed. listing: whether the names of an object's attributes count.
+    """
+
+    def __init__(self, sizes: Mapping[Any, Mapping[str, Sequence[Any]]], listing: bool) -> None:
         self.codes = Codes()
-        self._sizes = sizes
+        self._sizes, self.listing = sizes, listing
 
     def of(self, kind: str, arguments: Mapping[str, Any], value: Any, source: Any) -> str:
         """The fingerprint of `value`, which a guard of this kind looks at.
@@ -110,7 +113,10 @@ def _type_name(value: Any) -> str:
 
 
 def _type(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
-    return prints.codes.of(type(value))
+    text = prints.codes.of(type(value))
+    if prints.listing:
+        text += f" attributes {' '.join(map(str, getattr(value, '__dict__', ())))}"
+    return text
 
 
 def _constant(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
@@ -166,7 +172,10 @@ def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
 
 def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
     key = arguments["key"]
-    found = dict.__contains__(value, key) if isinstance(value, dict) else set.__contains__(value, key)
+    container = next((c for c in (dict, set, frozenset) if isinstance(value, c)), None)
+    if container is None:
+        raise unknown(f"membership in a {_type_name(value)}")
+    found = container.__contains__(value, key)
     return f"{prints.constant(key)} {found}"
 
 

@@ -10,13 +10,16 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import torch
+
 from ..outcome import Reason
-from ..torch_compat import frames_state, objects
+from ..torch_compat import frames, frames_state, objects
 from .callables import Unidentified, identity, origin
 from .callables.bytecode import read
 from .callables.classes import namespace
@@ -138,7 +141,8 @@ class Codes:
 def _is_found_by_name(name: str, member: FunctionType) -> bool:
     """Whether a method is what its module and name say, and none that Python itself calls: those may run untraced."""
     ordinary = name == "__init__" or not (name.startswith("__") and name.endswith("__"))
-    plain = member.__closure__ is None and not hasattr(member, "__wrapped__")
+    # The one cell that a plain method may have is the class that `super()` asks for.
+    plain = member.__code__.co_freevars in ((), ("__class__",)) and not hasattr(member, "__wrapped__")
     return bool(name) and ordinary and plain and resolve(member.__module__, member.__qualname__) is member
 
 
@@ -201,35 +205,81 @@ def qualname_of(code: CodeType) -> str:
 # -- code that was inlined -------------------------------------------------------------------------------------------------
 
 
-def place(module: str, code: CodeType, covered: Callable[[CodeType], bool]) -> list[str] | None:
-    """Where to find `code` again, as data for `moved`; None if a fingerprint answers for it.
+def places(call: frames.Call, inlined: Iterable[frames.Inlined], codes: Codes) -> list[list[Any]]:
+    """Where to find again the code that was inlined, as data for `moved`.
 
     Raises:
-        CannotKey: it cannot be found by the name of its module and its own.
+        CannotKey: some of it cannot be found by the name of its module and its own.
     """
+    found: dict[str, list[Any]] = {}
+    done = {(call.code, id(call.globals))}
+    for part in inlined:
+        if (part.code, id(part.globals)) not in done:
+            done.add((part.code, id(part.globals)))
+            for row in _rows(part, codes):
+                found.setdefault(repr(row), row)
+    return list(found.values())
+
+
+def _rows(part: frames.Inlined, codes: Codes) -> Iterator[list[Any]]:
+    owner = _owner(part.module, part.code)
+    if owner is not None:
+        yield ["distribution", part.module, str(owner)]
+        return
+    found = read(part.code).digest
+    known = part.module in sys.modules and vars(sys.modules[part.module]) is part.globals
+    if known and found in _digests(part.module, qualname_of(part.code)):
+        yield ["code", part.module, qualname_of(part.code), found]
+    elif part.code not in codes.covered:
+        where = f"{portable_module(part.module)}.{qualname_of(part.code)}"
+        raise CannotKey(Reason.FRAME_CODE, where, "define it in a module, or in a function of one")
+    if names := absent(part.code, part.globals):
+        if not known:
+            raise CannotKey(Reason.FRAME_CODE, f"globals that are not those of module {part.module}")
+        yield ["absent", part.module, names]
+
+
+def _owner(module: str, code: CodeType) -> origin.Origin | None:
     owner = origin.of_file(code.co_filename)
     if owner is None and code.co_filename.startswith("<"):  # generated, for the module whose globals it uses
         owner = origin.of_module_named(module)
-    if owner is not None:
-        return ["distribution", module, str(owner)]
-    found = read(code).digest
-    if found not in _digests(module, qualname_of(code)):
-        if covered(code):
-            return None
-        where = f"{portable_module(module)}.{qualname_of(code)}"
-        raise CannotKey(Reason.FRAME_CODE, where, "define it in a module, or in a function of one")
-    return ["code", module, qualname_of(code), found]
+    return owner
 
 
-def moved(row: list[str]) -> str:
-    """What is no longer as `place` found it; '' if nothing is."""
+def moved(row: list[Any]) -> str:
+    """What is no longer as `places` found it; '' if nothing is."""
     kind, module, *rest = row
+    if module not in sys.modules:
+        return f"module {module} is not loaded"
     if kind == "distribution":
-        if module not in sys.modules:
-            return f"module {module} is not loaded"
         now = origin.of_module_named(module)
         return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"
+    if kind == "absent":
+        return shadowed(rest[0], vars(sys.modules[module]))
     return "" if rest[1] in _digests(module, rest[0]) else f"code of `{portable_module(module)}.{rest[0]}` changed"
+
+
+def absent(code: CodeType, names: Mapping[str, Any]) -> list[str]:
+    """Globals that `code` loads and that `names` lacks: Dynamo takes the built-in ones, and does not look again."""
+    return sorted({use.name for use in read(code).uses if use.name not in names})
+
+
+def shadowed(absent: Iterable[str], names: Mapping[str, Any]) -> str:
+    """Which of the names is there now; '' if none is."""
+    return ", ".join(f"the global `{name}` is new" for name in absent if name in names)
+
+
+def lists_attributes(code: CodeType) -> bool:
+    """Whether `code`, which is not torch's, may look at which attributes an object has, for which there are no guards."""
+    if code.co_filename.startswith(_TORCH):
+        return False
+    return any(
+        not _LISTING.isdisjoint((*part.co_names, *(c for c in part.co_consts if type(c) is str))) for part in _parts(code)
+    )
+
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LISTING = frozenset(("__dict__", "__slots__", "vars", "dir", "getmembers", "copy", "deepcopy", "asdict", "astuple"))
 
 
 def _digests(module: str, qualname: str) -> set[str]:

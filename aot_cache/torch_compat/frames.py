@@ -21,12 +21,13 @@ PREFIX = "f-"
 """Names of stored frames start so."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Inlined:
-    """A code object that Dynamo traced into, and the module whose globals it used."""
+    """A code object that Dynamo traced into, and the globals it used, which call themselves `module`."""
 
     module: str
     code: CodeType
+    globals: dict[str, Any]
 
 
 @dataclass
@@ -170,7 +171,7 @@ def _inline(original: Callable[..., Any], translator: Any, *args: Any, **kwargs:
     original(translator, *args, **kwargs)
     if (trace := _TRACE.get()) is not None:
         module = translator.f_globals.get("__name__")
-        trace.inlined.append(Inlined(str(module), translator.f_code))
+        trace.inlined.append(Inlined(str(module), translator.f_code, translator.f_globals))
 
 
 def _read_unguarded(original: Callable[..., Any], source: Any, base: Any, *args: Any, **kwargs: Any) -> None:
