@@ -10,7 +10,7 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry
-from ..key import fingerprint, fingerprint_code, parts
+from ..key import fingerprint, fingerprint_places, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_guards, frames_install, frames_sources
@@ -56,7 +56,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
     _check_shapes(guards, plain)
     sources = frames_sources.rebuild(guards.sources, {})
-    listing = any(map(fingerprint_code.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
+    listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
     seen = _Look(guards, sources, call.scope(), listing)
     return Frame(
         guards=guards,
@@ -66,8 +66,8 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         same=seen.same(),
         storage=seen.storage(),
         listing=listing,
-        absent=fingerprint_code.absent(call.code, call.globals),
-        places=fingerprint_code.places(call, trace.inlined, seen.prints.codes),
+        absent=fingerprint_places.absent(call.code, call.globals),
+        places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
     )
 
 
@@ -129,7 +129,7 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     Raises:
         Changed: something is not as it was, or cannot be read any more.
     """
-    changes = (fingerprint_code.shadowed(frame.absent, call.globals), *map(fingerprint_code.moved, frame.places))
+    changes = (fingerprint_places.shadowed(frame.absent, call.globals), *map(fingerprint_places.moved, frame.places))
     if change := next(filter(None, changes), ""):
         raise Changed(change)
     installed = frames_install.Installed(call, frame.result)

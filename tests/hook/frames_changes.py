@@ -6,6 +6,7 @@ when the second is run on what the first has stored:
     MISS    no frame of it is taken from the store
     HIT     all of them are, because the change does not matter or only changes what the frame computes with
     ANY     either; the values must be right
+    BYPASS  it is never stored, not even for the same program again
 
 In all of them the values must be those of a run without any cache. Matrix products keep the C++ compiler out.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MISS, HIT, ANY = "miss", "hit", "any"
+MISS, HIT, ANY, BYPASS = "miss", "hit", "any", "bypass"
 
 PRELUDE = '''
 import abc, collections, contextlib, dataclasses, enum, functools, math, os, types
@@ -104,8 +105,8 @@ change("name of a class", "class @@: pass\nA0 = @@()\ndef f(x): return mm(x, len
 change("mixin", "class P:\n    def k(self): return 2\nclass Q:\n    def k(self): return 3\nclass A(@@): pass\nA0 = A()\ndef f(x): return mm(x, A0.k())\n" + F, "P, Q", "Q, P")
 change("slow path of attribute access", "class A:\n    def __getattribute__(self, name): return @@ if name == 'k' else object.__getattribute__(self, name)\nA0 = A()\ndef f(x): return mm(x, A0.k)\n" + F, "2", "3")
 change("__setattr__", "class A:\n    def __setattr__(self, name, v): object.__setattr__(self, name, @@)\nA0 = A()\ndef f(x):\n    A0.k = 1\n    return mm(x, A0.k)\n" + F, "2", "3")
-change("__hash__ of a key", "class A:\n    def __init__(self, k): self.k = k\n    def __hash__(self): return 1\n    def __eq__(self, other): return @@\nD = {A(1): 2}\nA0 = A(2)\ndef f(x): return mm(x, 2 if A0 in D else 3)\n" + F, "True", "False")
-change("__torch_function__ of a class", "class T:\n    @classmethod\n    def __torch_function__(cls, fn, types, args=(), kwargs=None): return @@\nT0 = T()\ndef f(x): return mm(x, torch.add(T0, 1))\n" + F, "2", "3")
+change("__hash__ of a key", "class A:\n    def __init__(self, k): self.k = k\n    def __hash__(self): return 1\n    def __eq__(self, other): return @@\nD = {A(1): 2}\nA0 = A(2)\ndef f(x): return mm(x, 2 if A0 in D else 3)\n" + F, "True", "False", BYPASS)
+change("__torch_function__ of a class", "class T:\n    @classmethod\n    def __torch_function__(cls, fn, types, args=(), kwargs=None): return @@\nT0 = T()\ndef f(x): return mm(x, torch.add(T0, 1))\n" + F, "2", "3", BYPASS)
 change("class decorated", "def deco(cls):\n    cls.k = @@\n    return cls\n@deco\nclass A: pass\nA0 = A()\ndef f(x): return mm(x, A0.k)\n" + F, "2", "3")
 change("code patched into a function", "def a(x): return mm(x, 2)\ndef b(x): return mm(x, 3)\n@@\ndef f(x): return a(x)\n" + F, "", "a.__code__ = b.__code__")
 change("wrapped function exchanged", "def deco(h):\n    def w(x): return h(x)\n    return w\ndef a(x): return mm(x, 2)\ndef b(x): return mm(x, 3)\nG = deco(@@)\ndef f(x): return G(x)\n" + F, "a", "b")
@@ -113,7 +114,7 @@ change("partial of another function", "def a(x): return mm(x, 2)\ndef b(x): retu
 change("bound method of another object", "class A:\n    def __init__(self, k): self.k = k\n    def g(self, x): return mm(x, self.k)\nG = A(@@).g\ndef f(x): return G(x)\n" + F, "2", "3")
 change("function in a module of the user", "import sys\nlib = types.ModuleType('frames_lib2')\nsys.modules['frames_lib2'] = lib\nlib.mm = mm\nexec('def g(x): return mm(x, @@)', vars(lib))\ndef f(x): return lib.g(x)\n" + F, "2", "3")
 change("import inside", "import sys\nlib = types.ModuleType('frames_lib3')\nsys.modules['frames_lib3'] = lib\nlib.k = @@\ndef f(x):\n    from frames_lib3 import k\n    return mm(x, k)\n" + F, "2", "3")
-change("built-in function patched", "import builtins\nOLD = builtins.len\ndef new(x): return 3\ndef f(x): return mm(x, len([1, 2]))\ndef case():\n    builtins.len = @@\n    try: return run(f, X)\n    finally: builtins.len = OLD\n", "OLD", "new")
+change("built-in function patched", "import builtins\nOLD = builtins.len\ndef new(x): return 3\ndef f(x): return mm(x, len([1, 2]))\ndef case():\n    builtins.len = @@\n    try: return run(f, X)\n    finally: builtins.len = OLD\n", "OLD", "new", ANY)
 change("built-in function shadowed", "@@\ndef f(x): return mm(x, len([1, 2]))\n" + F, "", "def len(x): return 3")
 change("code in a string", "exec('def g(x): return mm(x, @@)')\ndef f(x): return g(x)\n" + F, "2", "3")
 change("recursive function", "def g(x, n): return mm(x, @@) if n == 0 else g(x, n - 1)\ndef f(x): return g(x, 2)\n" + F, "2", "3")
@@ -170,9 +171,9 @@ change("class attribute by the class", "class A: k = @@\ndef f(x): return mm(x, 
 change("class attribute that is a list", "class A: k = [@@]\nA0 = A()\ndef f(x): return mm(x, A0.k[0])\n" + F, "2", "3")
 change("class attribute that is an object", "class P: pass\nclass A: p = P()\nA.p.k = @@\nA0 = A()\ndef f(x): return mm(x, A0.p.k)\n" + F, "2", "3")
 change("environment variable", "os.environ['FRAMES_K'] = '@@'\ndef f(x): return mm(x, int(os.environ['FRAMES_K']))\n" + F, "2", "3")
-change("environment variable by getenv", "os.environ['FRAMES_L'] = '@@'\ndef f(x): return mm(x, int(os.getenv('FRAMES_L', '1')))\n" + F, "2", "3")
-change("result that is taken for a constant", "K = [@@]\n@torch._dynamo.assume_constant_result\ndef k(): return K[0]\ndef f(x): return mm(x, k())\n" + F, "2", "3")
-change("function put into the graph", "@torch._dynamo.allow_in_graph\ndef g(x): return mm(x, @@)\ndef f(x): return g(x)\n" + F, "2", "3")
+change("environment variable by getenv", "os.environ['FRAMES_L'] = '@@'\ndef f(x): return mm(x, int(os.getenv('FRAMES_L', '1')))\n" + F, "2", "3", BYPASS)
+change("result that is taken for a constant", "K = [@@]\n@torch._dynamo.assume_constant_result\ndef k(): return K[0]\ndef f(x): return mm(x, k())\n" + F, "2", "3", BYPASS)
+change("function put into the graph", "@torch._dynamo.allow_in_graph\ndef g(x): return mm(x, @@)\ndef f(x): return g(x)\n" + F, "2", "3", BYPASS)
 change("attribute of another module", "import types as t\nlib = t.ModuleType('lib')\nimport sys\nsys.modules['frames_lib'] = lib\nlib.__name__ = 'frames_lib'\nlib.k = @@\ndef f(x): return mm(x, lib.k)\n" + F, "2", "3")
 change("attribute of math", "OLD = math.pi\nmath.pi = @@\ndef f(x): return mm(x, math.pi)\ndef case():\n    try: return run(f, X)\n    finally: math.pi = OLD\n", "2.0", "3.0")
 
@@ -182,7 +183,7 @@ change("counter of itertools", "import itertools\nK = itertools.count(@@)\ndef f
 change("iterator of a list", "K = iter([@@])\ndef f(x): return mm(x, next(K))\n" + F, "2, 3", "3, 2", ANY)
 change("iterator of a tuple", "K = iter((@@))\ndef f(x): return mm(x, next(K))\n" + F, "2, 3", "3, 2")
 change("iterator of a range", "K = iter(range(@@))\ndef f(x): return mm(x, next(K))\n" + F, "2, 9", "3, 9")
-change("numpy scalar", "import numpy as np\nK = np.float64(@@)\ndef f(x): return mm(x, float(K))\n" + F, "2", "3")
+change("numpy scalar", "import numpy as np\nK = np.float64(@@)\ndef f(x): return mm(x, float(K))\n" + F, "2", "3", BYPASS)
 change("numpy array", "import numpy as np\nK = np.ones((3, 3)) * @@\ndef f(x): return torch.mm(x.double(), torch.as_tensor(K))\n" + F, "2", "3", ANY)
 change("size", "K = torch.Size([@@])\ndef f(x): return mm(x, K[0])\n" + F, "2", "3")
 change("key that is a class", "class A: pass\nclass B: pass\nD = {A: 2, B: 3}\nK = @@\ndef f(x): return mm(x, D[K])\n" + F, "A", "B")
@@ -213,11 +214,11 @@ change("annotations of a class", "class A:\n    a: int\n    @@\ndef f(x): return
 change("fields of a dataclass", "@dataclasses.dataclass\nclass A:\n    a: int = 2\n    @@\nA0 = A()\ndef f(x):\n    for q in dataclasses.fields(A0): x = mm(x, 2)\n    return x\n" + F, "pass", "b: int = 3")
 change("subclasses of a class", "class A: pass\n@@\ndef f(x): return mm(x, len(A.__subclasses__()) + 2)\n" + F, "", "class B(A): pass")
 change("members of an enum", "class E(enum.Enum):\n    A = 1\n    @@\ndef f(x): return mm(x, len(list(E)) + 1)\n" + F, "B_ = lambda: 1", "C = 3")
-change("global looked for", "@@\ndef f(x): return mm(x, 2 if 'QQ' in globals() else 3)\n" + F, "", "QQ = 1")
+change("global looked for", "@@\ndef f(x): return mm(x, 2 if 'QQ' in globals() else 3)\n" + F, "", "QQ = 1", BYPASS)
 change("dir of an object", O + "@@\ndef f(x): return mm(x, 2 if 'k' in dir(A0) else 3)\n" + F, "", "A0.k = 1")
-change("context variable", "import contextvars\nV = contextvars.ContextVar('v', default=1)\nV.set(@@)\ndef f(x): return mm(x, V.get())\n" + F, "2", "3")
+change("context variable", "import contextvars\nV = contextvars.ContextVar('v', default=1)\nV.set(@@)\ndef f(x): return mm(x, V.get())\n" + F, "2", "3", ANY)
 change("thread-local value", "import threading\nV = threading.local()\nV.k = @@\ndef f(x): return mm(x, V.k)\n" + F, "2", "3")
-change("weak reference", "import weakref\n" + O + "A0.k, B0.k = 2, 3\nW = weakref.ref(@@)\ndef f(x): return mm(x, W().k)\n" + F, "A0", "B0")
+change("weak reference", "import weakref\n" + O + "A0.k, B0.k = 2, 3\nW = weakref.ref(@@)\ndef f(x): return mm(x, W().k)\n" + F, "A0", "B0", BYPASS)
 change("cached property", "class A:\n    @functools.cached_property\n    def k(self): return @@\nA0 = A()\ndef f(x): return mm(x, A0.k)\n" + F, "2", "3")
 change("cached property that is known", "class A:\n    @functools.cached_property\n    def k(self): return 2\nA0 = A()\n@@\ndef f(x): return mm(x, A0.k)\n" + F, "A0.k", "A0.__dict__['k'] = 3")
 change("__missing__ of a dictionary", "class D(dict):\n    def __missing__(self, key): return @@\nD0 = D()\ndef f(x): return mm(x, D0['a'])\n" + F, "2", "3")
@@ -227,16 +228,16 @@ change("string enum", "class E(str, enum.Enum):\n    A = 'aa'\n    B = 'bbb'\nK 
 change("flag enum", "class E(enum.Flag):\n    A = 1\n    B = 2\nK = E.@@\ndef f(x): return mm(x, 2 if K & E.A else 3)\n" + F, "A", "B")
 change("attribute of a tensor", "K = torch.ones(3, 3)\nK.k = @@\ndef f(x): return mm(torch.mm(x, K), K.k)\n" + F, "2", "3")
 change("gradient that is there", "K = torch.ones(3, 3, requires_grad=True)\n@@\ndef f(x): return mm(torch.mm(x, K), 2 if K.grad is None else 3)\n" + F, "", "K.grad = torch.ones(3, 3)")
-change("storage offset", "K = torch.ones(64)[@@:][:9].view(3, 3)\ndef f(x): return mm(torch.mm(x, K), 2 if K.storage_offset() == 16 else 3)\n" + F, "16", "32")
-change("view", "K = torch.ones(3, 3)@@\ndef f(x): return mm(torch.mm(x, K), 2 if K._is_view() else 3)\n" + F, "", ".view(3, 3)")
+change("storage offset", "K = torch.ones(64)[@@:][:9].view(3, 3)\ndef f(x): return mm(torch.mm(x, K), 2 if K.storage_offset() == 16 else 3)\n" + F, "16", "32", ANY)
+change("view", "K = torch.ones(3, 3)@@\ndef f(x): return mm(torch.mm(x, K), 2 if K._is_view() else 3)\n" + F, "", ".view(3, 3)", ANY)
 change("leaf", "K = torch.ones(3, 3, requires_grad=True)@@\ndef f(x): return mm(torch.mm(x, K), 2 if K.is_leaf else 3)\n" + F, "", " * 1")
 change("version of a tensor", "K = torch.ones(3, 3)\n@@\ndef f(x): return mm(torch.mm(x, K), K._version + 2)\n" + F, "", "K.fill_(1)", ANY)
 change("parameter that is only counted", "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.l = nn.ParameterList(torch.ones(1) for _ in range(n))\n    def forward(self, x): return mm(x, len(list(self.parameters())))\ndef case(): return run(M(@@), X)\n", "2", "3")
 change("elements of parameters", "class M(nn.Module):\n    def __init__(self, n):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(n))\n    def forward(self, x): return mm(x, sum(p.numel() for p in self.parameters()))\ndef case(): return run(M(@@), X)\n", "2", "3")
 change("name of a parameter", "class M(nn.Module):\n    def __init__(self):\n        super().__init__()\n        setattr(self, '@@', nn.Parameter(torch.ones(1)))\n    def forward(self, x): return mm(x, len([n for n, _ in self.named_parameters()][0]))\ndef case(): return run(M(), X)\n", "aa", "aaa")
 change("parametrized weight", "class P(nn.Module):\n    def forward(self, w): return w * 2\nL = nn.Linear(3, 3, bias=False)\nnn.init.eye_(L.weight)\n@@\ndef case(): return run(lambda x: L(x), X)\n", "", "nn.utils.parametrize.register_parametrization(L, 'weight', P())")
-change("object copied", "import copy\n" + O + "A0.k = @@\ndef f(x): return mm(x, copy.copy(A0).k)\n" + F, "2", "3")
-change("object with attributes copied", "import copy\n" + O + "A0.k = 2\n@@\ndef f(x): return mm(x, 2 if hasattr(copy.copy(A0), 'j') else 3)\n" + F, "", "A0.j = 1")
+change("object copied", "import copy\n" + O + "A0.k = @@\ndef f(x): return mm(x, copy.copy(A0).k)\n" + F, "2", "3", BYPASS)
+change("object with attributes copied", "import copy\n" + O + "A0.k = 2\n@@\ndef f(x): return mm(x, 2 if hasattr(copy.copy(A0), 'j') else 3)\n" + F, "", "A0.j = 1", BYPASS)
 change("registered pytree", "from torch.utils import _pytree as p\nclass A:\n    def __init__(self, x): self.x = x\np.register_pytree_node(A, lambda a: ([a.x], None), lambda c, _: A(c[0]))\nA0 = A(X)\ndef f(x): return p.tree_map(lambda t: mm(t, @@), [x, A0])[1].x\n" + F, "2", "3")
 change("compiled function inside", "@torch.compile\ndef g(x): return mm(x, @@)\ndef f(x): return g(x)\n" + F, "2", "3")
 change("function of a graph break in a loop", "def g(x, k):\n    torch._dynamo.graph_break()\n    return mm(x, k)\ndef f(x):\n    for k in (1, @@): x = g(x, k)\n    return x\n" + F, "2", "3", ANY)
@@ -244,8 +245,8 @@ change("graph break in a branch", "K = @@\ndef f(x):\n    x = mm(x)\n    if K ==
 change("no_grad inside", "def f(x):\n    with torch.@@(): y = mm(x, 2)\n    return y\ndef case():\n    out = torch.compile(f)(X.clone().requires_grad_())\n    needs = out.requires_grad\n    needs and out.sum().backward()\n    return out.detach(), needs\n", "no_grad", "enable_grad")
 change("graph break in no_grad", "def f(x):\n    with torch.no_grad():\n        y = mm(x, 2)\n        torch._dynamo.graph_break()\n        return mm(y, @@)\ndef case(): return torch.compile(f)(X)\n", "2", "3")
 change("closure after a graph break", "def make(k):\n    def f(x):\n        y = mm(x)\n        torch._dynamo.graph_break()\n        return mm(y, k)\n    return f\nf = make(@@)\n" + F, "2", "3", ANY)
-change("cell after a graph break", "def f(x):\n    k = @@\n    def g(y): return mm(y, k)\n    y = mm(x)\n    torch._dynamo.graph_break()\n    return g(y)\n" + F, "2", "3")
-change("print", "def f(x):\n    y = mm(x, 2)\n    print('frames', file=__import__('sys').stderr)\n    return mm(y, @@)\n" + F, "2", "3", ANY)
+change("cell after a graph break", "def f(x):\n    k = @@\n    def g(y): return mm(y, k)\n    y = mm(x)\n    torch._dynamo.graph_break()\n    return g(y)\n" + F, "2", "3", BYPASS)
+change("print", "def f(x):\n    y = mm(x, 2)\n    print('frames', file=__import__('sys').stderr)\n    return mm(y, @@)\n" + F, "2", "3", BYPASS)
 change("try and except", "def g(): raise ValueError\ndef f(x):\n    try: g()\n    except @@: return mm(x, 3)\n    return mm(x, 2)\ndef case():\n    try: return run(f, X)\n    except ValueError: return 'ValueError'\n", "ValueError", "TypeError")
 
 # -- structure of modules --------------------------------------------------------------------------------------------------
