@@ -13,7 +13,7 @@ from ..errors import AotCacheError, ForeignEntry
 from ..key import fingerprint, fingerprint_places, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
-from ..torch_compat import frames, frames_guards, frames_install, frames_sources
+from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
 
 
 class Changed(AotCacheError):
@@ -68,6 +68,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        sizes=frames_dynamic.remembered(call.code, call.closure),
     )
 
 
@@ -177,4 +178,5 @@ def install(frame: Frame, live: Live, call: frames.Call, graphs: dict[str, Calla
     manager = frames_guards.build(call.code, frame.guards, live.sources, call.scope(), builtins, call.cache_entries)
     if not manager.check(dict(call.locals)):
         raise Changed("torch's own guards do not hold")
+    frames_dynamic.remind(call.code, call.closure, frame.sizes)
     return live.installed.finish(manager)

@@ -43,7 +43,7 @@ class GraphCache:
     def __init__(self, settings: Settings, open_store: Callable[[], Opened], ledger: Ledger) -> None:
         self._settings, self._open_store, self._ledger = settings, open_store, ledger
         self._opened: Store | None = None
-        self._writable = settings.mode != "readonly"
+        self.writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
         self._pending: dict[str, Pending] = {}
         self._said: set[str] = set()
@@ -53,25 +53,16 @@ class GraphCache:
         kernels.uninstall()
 
     @property
-    def _store(self) -> Store:
-        """The store, opened when the first graph arrives."""
+    def store(self) -> Store:
+        """The store, opened when the first graph arrives; raises StoreError if it cannot be."""
         if self._opened is None:
             opened = self._open_store()
             self._opened = opened.store
             if opened.reason:
-                self._writable = False
+                self.writable = False
                 self._warn(f"nothing will be stored: {opened.reason}")
                 self._end(Failed, None, time.perf_counter(), Reason.DIRECTORY, opened.reason)
         return self._opened
-
-    @property
-    def store(self) -> Store:
-        """Raises StoreError if it cannot be opened."""
-        return self._store
-
-    @property
-    def writable(self) -> bool:
-        return self._writable
 
     # -- the seam ------------------------------------------------------------------------------------------------------
 
@@ -90,7 +81,7 @@ class GraphCache:
 
         def build() -> str | None:
             try:
-                _ = self._store
+                _ = self.store
                 kernels.install()
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
@@ -115,7 +106,7 @@ class GraphCache:
         def look_up() -> aot.Loaded | None:
             nonlocal reason, detail
             loaded, reason = self._find(key, request)
-            if loaded is None and self._writable and not self._flights.holds(key):
+            if loaded is None and self.writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
                     loaded, reason = self._find(key, request)
@@ -137,12 +128,12 @@ class GraphCache:
     def save(self, key: str, entry: Any) -> str | None:
         """The name that the entry was stored under; None if it was not."""
         pending = self._pending.pop(key, None)
-        if pending is None or not self._writable:
+        if pending is None or not self.writable:
             return None
 
         def publish() -> str | None:
             name, data = self._pack(pending, entry)
-            self._store.put(name, data)
+            self.store.put(name, data)
             return name
 
         started = time.perf_counter()
@@ -161,8 +152,8 @@ class GraphCache:
 
         def publish() -> None:
             manifest = envelope.Envelope(data).manifest
-            if self._writable:
-                self._store.put(_name(aot.PREFIX + manifest.key, manifest.guards), data)
+            if self.writable:
+                self.store.put(_name(aot.PREFIX + manifest.key, manifest.guards), data)
 
         self._fail_open(publish, lambda error: None, key)
         return True
@@ -173,10 +164,10 @@ class GraphCache:
         if self._settings.mode == "refresh":
             return None, Reason.REFRESH
         reason = Reason.ABSENT
-        for stored in list(self._store.entries(f"{key}.")):
+        for stored in list(self.store.entries(f"{key}.")):
             started = time.perf_counter()
             try:
-                data = self._store.get(stored.name)
+                data = self.store.get(stored.name)
                 if data is None:
                     continue
                 opened = envelope.Envelope(data)
@@ -200,7 +191,7 @@ class GraphCache:
         pending: Pending = request.notes["pending"]
         theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
         entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
-        with native.serve(manifest.extra["kernels"], self._store.get) as serving:
+        with native.serve(manifest.extra["kernels"], self.store.get) as serving:
             function = entries.revive(entry, request)
         for why in serving.rebuilt.values():
             self._warn(f"a kernel of {manifest.name} was compiled again: {why}")
@@ -218,8 +209,8 @@ class GraphCache:
             reason = Reason.DAMAGED if isinstance(error, EnvelopeError) else Reason.LOAD
         self._warn(f"entry {name} is not used: {reason.value} ({error!r})")
         self._end(Failed, name, started, reason, repr(error))
-        if self._writable and reason is not Reason.DIRECTORY:
-            self._fail_open(lambda: self._store.delete(name), lambda _: False, name)
+        if self.writable and reason is not Reason.DIRECTORY:
+            self._fail_open(lambda: self.store.delete(name), lambda _: False, name)
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
@@ -237,7 +228,7 @@ class GraphCache:
         # The libraries go first: an entry that was published is complete.
         bundle = native.bundle(entries.sources(entry))
         for name, library in bundle.libraries.items():
-            self._store.put(native.store_name(name), library)
+            self.store.put(native.store_name(name), library)
         manifest = envelope.Manifest(
             key=pending.key.digest,
             parts=pending.key.parts,
@@ -284,9 +275,9 @@ class GraphCache:
     def _nearest(self, key: parts.CacheKey) -> str:
         """What differs between `key` and the entry most like it, for the message of an asserted hit."""
         known: dict[str, tuple[parts.KeyPart, ...]] = {}
-        for stored in sorted(self._store.entries(aot.PREFIX), key=lambda e: -e.used)[:200]:
+        for stored in sorted(self.store.entries(aot.PREFIX), key=lambda e: -e.used)[:200]:
             try:
-                known[stored.name] = envelope.Envelope(self._store.get(stored.name) or b"").manifest.parts
+                known[stored.name] = envelope.Envelope(self.store.get(stored.name) or b"").manifest.parts
             except AotCacheError:
                 continue
         name = parts.nearest(key.parts, known)

@@ -96,7 +96,7 @@ class Fingerprints:
             fixed = self._sizes.get(source, {}).get(theirs)
             if fixed is not None and mine in described:
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
-        described["keys"] = str(torch._C._dispatch_keys(value).raw_repr()) if hasattr(torch._C, "_dispatch_keys") else ""
+        described["keys"] = frames_state.dispatch_keys(value)
         shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}]"
         return f"{type(value).__name__} {shown} {digest(repr(sorted(described.items())).encode())}"
 

@@ -14,6 +14,10 @@ from .parts import CacheKey, KeyPart
 from .state import ambient_part, config_part, environment_part
 
 
+# Raise this whenever what a frame's entry holds, or how a fingerprint is made, changes: old entries then miss.
+FRAME_VERSION = 2
+
+
 def frame_key(call: frames.Call) -> CacheKey:
     """The key of one call of Dynamo's compile step.
 
@@ -33,6 +37,7 @@ def _frame_part(call: frames.Call) -> KeyPart:
     except Unidentified as error:
         raise CannotKey(Reason.FRAME_CODE, str(error)) from None
     encoder = Encoder(_callables)
+    encoder.text("version", str(FRAME_VERSION))
     encoder.text("code", code)
     encoder.value({"full_graph": call.full_graph, **call.settings})
     summary = {"code": code, "full_graph": str(call.full_graph)}

@@ -109,6 +109,11 @@ def marks(function: Any) -> list[str]:
     return found
 
 
+def dispatch_keys(tensor: torch.Tensor) -> str:
+    """All properties of a tensor that choose its kernels: layout, conjugation, gradients, functionalisation, ..."""
+    return str(torch._C._dispatch_keys(tensor).raw_repr())
+
+
 def exceeds_limit(cache_size: Any, compile_id: Any) -> bool:
     """Whether Dynamo would refuse to compile this code once more."""
     from torch._dynamo.cache_size import exceeds_recompile_limit

@@ -132,3 +132,65 @@ def test_a_damaged_frame_is_a_miss_and_is_replaced(fresh_process: FreshProcess) 
     found = fresh_process(PROGRAM, env=on)
     assert (found["frame_hit"], found["graph_hit"], found["error"]) == (0, 1, 1)
     assert fresh_process(PROGRAM, env=on)["frame_hit"] == 1
+
+
+def test_switching_off_puts_every_name_of_torch_back(fresh_process: FreshProcess) -> None:
+    found = fresh_process("""
+import json
+import torch, torch._dynamo, aot_cache
+import torch._dynamo.convert_frame as frame, torch._dynamo.guards as guards, torch._dynamo.source as source
+import torch._dynamo.symbolic_convert as convert, torch._dynamo.variables.functions as functions
+import torch._dynamo.variables.nn_module as modules
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+places = [(frame, "_compile"), (guards.CheckFunctionManager, "__init__"), (source.SkipGuardSource, "__init__"),
+          (convert.InliningInstructionTranslator, "__init__"), (functions, "invoke_and_store_as_constant"),
+          (modules, "invoke_and_store_as_constant"), (ShapeEnv, "produce_guards_verbose"),
+          (torch._guards.GuardsContext, "skip_guard_install")]
+before = [getattr(*place) for place in places]
+aot_cache.enable(frames=True)
+patched = [getattr(*place) is not old for place, old in zip(places, before)]
+aot_cache.disable()
+print(json.dumps([patched, [getattr(*place) is old for place, old in zip(places, before)]]))
+""")
+    assert found == [[True] * 8, [True] * 8]
+
+
+SHAPES = """
+import json, sys
+import torch, aot_cache
+aot_cache.enable(frames=True)
+f = torch.compile(lambda x: torch.mm(x, x.t()))
+sizes = [list(f(torch.ones(int(n), 4)).shape) for n in sys.argv[1:]]
+print(json.dumps({**aot_cache.stats(), "sizes": sizes, "graphs": torch._dynamo.utils.counters["stats"]["unique_graphs"]}))
+"""
+
+
+def test_every_shape_finds_its_own_entry(fresh_process: FreshProcess) -> None:
+    first = fresh_process(SHAPES, "3", "4", "5")
+    again = fresh_process(SHAPES, "3", "4", "5", "6")
+    assert first["graphs"] == 2  # one for 3, then one for all
+    assert (again["frame_hit"], again["frame_miss"], again["graphs"]) == (2, 0, 0)
+    assert again["sizes"] == [[n, n] for n in (3, 4, 5, 6)]
+
+
+def test_a_hit_teaches_dynamo_which_sizes_were_seen(fresh_process: FreshProcess) -> None:
+    fresh_process(SHAPES, "3", env={"TORCHINDUCTOR_CACHE_DIR": str(fresh_process.home / "a")})
+    again = fresh_process(SHAPES, "3", "4", "5", env={"TORCHINDUCTOR_CACHE_DIR": str(fresh_process.home / "b")})
+    assert (again["frame_hit"], again["frame_miss"], again["graphs"]) == (1, 1, 1)
+
+
+def test_guards_of_a_hit_hold_afterwards(fresh_process: FreshProcess) -> None:
+    code = """
+import json
+import torch, aot_cache
+aot_cache.enable(frames=True)
+K, x = [2], torch.ones(2, 2)
+f = torch.compile(lambda x: torch.addmm(x, x, x, alpha=K[0]))
+out = [f(x).tolist()]
+K[0] = 3
+out.append(f(x).tolist())
+print(json.dumps({**aot_cache.stats(), "out": out}))
+"""
+    first, again = fresh_process(code), fresh_process(code)
+    assert first["out"] == again["out"] == [[[5.0, 5.0], [5.0, 5.0]], [[7.0, 7.0], [7.0, 7.0]]]
+    assert (again["frame_hit"], again["frame_miss"]) == (2, 0)
