@@ -8,6 +8,7 @@ with the frame: `graph_hit` counts only graphs that Dynamo asked for.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,6 +52,8 @@ class FrameCache:
         self._drafts: list[Draft] = []
         self._added: dict[int, set[str]] = {}
         self._stored: dict[str, str | None] = {}
+        # A backward may be compiled, and so its frame be published, in a thread of autograd's.
+        self._mutex = threading.RLock()
 
     # -- the seam ------------------------------------------------------------------------------------------------------
 
@@ -90,8 +93,9 @@ class FrameCache:
             self._end(Bypass, name, started, Reason.INTERNAL, repr(error))
         else:
             self._end(Miss, name, started, reason, detail)
-            self._drafts.append(draft)
-            self._publish_complete()
+            with self._mutex:
+                self._drafts.append(draft)
+                self._publish_complete()
         return result
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -183,15 +187,16 @@ class FrameCache:
 
     def published(self, key: str, name: str | None) -> None:
         """The graph with this key was stored under `name`; None: it never will be."""
-        self._stored[key] = name
-        for draft in list(self._drafts):
-            for place in [place for place, wanted in draft.waiting.items() if wanted == key]:
-                if name is None:
-                    self._drafts.remove(draft)
-                    break
-                draft.frame.graphs[place] = name
-                del draft.waiting[place]
-        self._publish_complete()
+        with self._mutex:
+            self._stored[key] = name
+            for draft in list(self._drafts):
+                for place in [place for place, wanted in draft.waiting.items() if wanted == key]:
+                    if name is None:
+                        self._drafts.remove(draft)
+                        break
+                    draft.frame.graphs[place] = name
+                    del draft.waiting[place]
+            self._publish_complete()
 
     def _publish_complete(self) -> None:
         for draft in [draft for draft in self._drafts if not draft.waiting]:

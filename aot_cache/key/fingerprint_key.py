@@ -39,9 +39,10 @@ def _frame_part(call: frames.Call) -> KeyPart:
     encoder = Encoder(_callables)
     encoder.text("version", str(FRAME_VERSION))
     encoder.text("code", code)
-    encoder.value({"full_graph": call.full_graph, **call.settings})
-    summary = {"code": code, "full_graph": str(call.full_graph)}
-    summary |= {name: str(value) for name, value in call.settings.items()}
+    breaks = frames_state.graph_break_is_error()
+    flags = {"full_graph": call.full_graph, "error_on_graph_break": breaks, **call.settings}
+    encoder.value(flags)
+    summary = {"code": code, **{name: str(value) for name, value in flags.items()}}
     return KeyPart.of("frame", encoder.bytes(), summary)
 
 

@@ -42,7 +42,7 @@ def _plain(value: Any) -> Any:
         return "unset"
     if isinstance(value, InferStride):
         return {"infer": value.dim}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else int(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _live(value: Any) -> Any:

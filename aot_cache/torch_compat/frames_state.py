@@ -52,6 +52,14 @@ def foreign_decompositions() -> dict[str, Any]:
     return compilers.foreign_decompositions(select_decomp_table())
 
 
+def graph_break_is_error() -> bool:
+    """Whether torch._dynamo.error_on_graph_break is on."""
+    from torch._dynamo import eval_frame
+
+    read = getattr(eval_frame, "_get_error_on_graph_break", None)
+    return bool(read()) if read else False
+
+
 def backend_settings(backend: Any) -> dict[str, Any] | None:
     """The arguments of torch.compile that its Inductor backend holds; None for any other backend."""
     while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
