@@ -15,7 +15,7 @@ from typing import Any
 
 def write(directory: Path, which: str) -> dict[str, str]:
     """The modules in `directory`, by name of the change; written anew for this process."""
-    from frames_changes import CHANGES, PRELUDE
+    from hook.frames_changes import CHANGES, PRELUDE
 
     directory.mkdir(parents=True, exist_ok=True)
     modules = {}
@@ -70,5 +70,5 @@ def main(which: str, directory: str, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(Path(__file__).parent.parent))
     main(*sys.argv[1:])

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hook.frames_changes import BYPASS, CHANGES, HIT, MISS
 from support import FreshProcess
-
-from .frames_changes import BYPASS, CHANGES, HIT, MISS
 
 HERE = Path(__file__).parent
 Results = dict[str, dict[str, Any]]
