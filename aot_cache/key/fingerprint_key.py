@@ -9,13 +9,14 @@ from ..torch_compat import frames, frames_state
 from .build import identify
 from .callables import Unidentified
 from .callables.bytecode import read
+from .callables.node import portable_module
 from .encode import CannotKey, Encoder
 from .parts import CacheKey, KeyPart
 from .state import ambient_part, config_part, environment_part
 
 
 # Raise this whenever what a frame's entry holds, or how a fingerprint is made, changes: old entries then miss.
-FRAME_VERSION = 2
+FRAME_VERSION = 3
 
 
 def frame_key(call: frames.Call) -> CacheKey:
@@ -40,7 +41,8 @@ def _frame_part(call: frames.Call) -> KeyPart:
     encoder.text("version", str(FRAME_VERSION))
     encoder.text("code", code)
     breaks = frames_state.graph_break_is_error()
-    flags = {"full_graph": call.full_graph, "error_on_graph_break": breaks, **call.settings}
+    flags = {"module": portable_module(call.globals.get("__name__")), "full_graph": call.full_graph, "error_on_graph_break": breaks}
+    flags |= call.settings
     encoder.value(flags)
     summary = {"code": code, **{name: str(value) for name, value in flags.items()}}
     return KeyPart.of("frame", encoder.bytes(), summary)

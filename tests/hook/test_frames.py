@@ -24,7 +24,7 @@ class Table:
         shutil.copytree(home / "first" / "aot_cache", home / "copy")
         self.again = self._run("first", "before")
         self.changed = self._run("second", "after", AOT_CACHE_DIR=str(home / "copy"))
-        self.truth = {which: self._run(f"no cache {which}", which, AOT_CACHE="0") for which in ("before", "after")}
+        self.truth = {which: self._run(f"uncached-{which}", which, AOT_CACHE="0") for which in ("before", "after")}
 
     def _run(self, home: str, which: str, **env: str) -> Results:
         process = FreshProcess(self._home / home)
