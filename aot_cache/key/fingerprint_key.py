@@ -41,8 +41,8 @@ def _frame_part(call: frames.Call) -> KeyPart:
     encoder.text("version", str(FRAME_VERSION))
     encoder.text("code", code)
     breaks = frames_state.graph_break_is_error()
-    flags = {"module": portable_module(call.globals.get("__name__")), "full_graph": call.full_graph, "error_on_graph_break": breaks}
-    flags |= call.settings
+    flags = {"full_graph": call.full_graph, "error_on_graph_break": breaks, **call.settings}
+    flags["module"] = portable_module(call.globals.get("__name__"))
     encoder.value(flags)
     summary = {"code": code, **{name: str(value) for name, value in flags.items()}}
     return KeyPart.of("frame", encoder.bytes(), summary)
