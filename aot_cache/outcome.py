@@ -23,6 +23,7 @@ class Reason(enum.Enum):
     GUARD = "entries with this key exist, but their shape guards do not hold"
     REFRESH = "mode is 'refresh': entries are written, never read"
     UNUSABLE = "the entry could not be used"
+    CHANGED = "entries of this frame exist, but what it reads has changed"
     # Bypass
     UNKNOWN_CALLABLE = "the graph calls code that the key cannot identify"
     UNKNOWN_OBJECT = "the graph holds an object that the key cannot identify"
@@ -31,6 +32,12 @@ class Reason(enum.Enum):
     CUSTOM_PASS = "a custom compiler pass is set that the key cannot identify"
     BACKEND = "the backend does not compile through AOTAutograd's cache"
     TORCH_OFF = "torch's own switches turn caching off"
+    FRAME_GUARD = "the frame depends on something that cannot be compared with another process"
+    FRAME_CODE = "the frame runs code that cannot be found again in another process"
+    FRAME_GLOBAL = "the frame's result loads something that cannot be rebuilt"
+    FRAME_GRAPH = "a graph of the frame is not cached"
+    FRAME_STATE = "something is active that a stored frame does not describe"
+    FRAME_SKIPPED = "Dynamo does not compile this frame"
     # Refused
     SETTING = "a setting is not valid"
     DIRECTORY = "the cache directory cannot be used"

@@ -34,6 +34,7 @@ class Settings:
     assert_hit: a miss raises instead of compiling (AOT_CACHE_ASSERT_HIT).
     wait: seconds to wait for another process that compiles the same graph (AOT_CACHE_WAIT).
     verify: share of hits, 0 to 1, that are compiled afresh and compared (AOT_CACHE_VERIFY).
+    frames: whether what Dynamo made of a frame is kept too, so that a warm start traces nothing (AOT_CACHE_FRAMES).
     """
 
     enabled: bool
@@ -43,6 +44,7 @@ class Settings:
     assert_hit: bool
     wait: float
     verify: float
+    frames: bool
 
     @classmethod
     def resolve(cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -139,4 +141,5 @@ _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "assert_hit": ("AOT_CACHE_ASSERT_HIT", _switch, False),
     "wait": ("AOT_CACHE_WAIT", _seconds, 600.0),
     "verify": ("AOT_CACHE_VERIFY", _share, 0.0),
+    "frames": ("AOT_CACHE_FRAMES", _switch, False),
 }

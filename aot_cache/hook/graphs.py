@@ -34,7 +34,7 @@ class GraphCache:
     def __init__(self, settings: Settings, open_store: Callable[[], Opened], ledger: Ledger) -> None:
         self._settings, self._open_store, self._ledger = settings, open_store, ledger
         self._opened: Store | None = None
-        self._writable = settings.mode != "readonly"
+        self.writable = settings.mode != "readonly"
         self._flights = Flights(settings.directory, settings.wait)
         self.history = History(settings)
         self._said: set[str] = set()
@@ -49,13 +49,13 @@ class GraphCache:
         kernels.uninstall()
 
     @property
-    def _store(self) -> Store:
+    def store(self) -> Store:
         """The store, opened when the first graph arrives."""
         if self._opened is None:
             opened = self._open_store()
             self._opened = opened.store
             if opened.reason:
-                self._writable = False
+                self.writable = False
                 self._warn(f"nothing will be stored: {opened.reason}")
                 self._end(Failed, None, time.perf_counter(), Reason.DIRECTORY, opened.reason)
         return self._opened
@@ -77,7 +77,7 @@ class GraphCache:
 
         def build() -> str | None:
             try:
-                _ = self._store
+                _ = self.store
                 kernels.install()
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
@@ -108,7 +108,7 @@ class GraphCache:
             loaded, reason = self._find(key, request)
             if loaded is None and request.peeking:
                 return None
-            if loaded is None and self._writable and not self._flights.holds(key):
+            if loaded is None and self.writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
                     loaded, again = self._find(key, request)
@@ -131,22 +131,24 @@ class GraphCache:
             self._end(Miss, key, started, reason, detail, of=request.notes["pending"])
         return loaded
 
-    def save(self, key: str, entry: Any, notes: Mapping[str, Any]) -> None:
-        if not self._writable:
-            return
+    def save(self, key: str, entry: Any, notes: Mapping[str, Any]) -> str | None:
+        """The name that the entry was stored under; None if it was not."""
+        if not self.writable:
+            return None
 
-        def publish() -> None:
+        def publish() -> str:
             sealed = pack(notes["pending"], entry, self._flights.backward_seconds())
             # The libraries go first: an entry that was published is complete.
             for name, library in sealed.libraries.items():
-                self._store.put(name, library)
-            self._store.put(sealed.name, sealed.data)
+                self.store.put(name, library)
+            self.store.put(sealed.name, sealed.data)
             for name, data in (*sealed.libraries.items(), (sealed.name, sealed.data)):
                 aot.add_to_portable_archive(name, data)
+            return sealed.name
 
         started = time.perf_counter()
         try:
-            self._fail_open(publish, lambda error: None, key, started)
+            return self._fail_open(publish, lambda error: None, key, started)
         finally:
             self._flights.land(key)
 
@@ -160,8 +162,8 @@ class GraphCache:
 
         def publish() -> None:
             check_name_tells_content(key, data)
-            if self._writable:
-                self._store.put(key, data)
+            if self.writable:
+                self.store.put(key, data)
 
         self._fail_open(publish, lambda error: None, key)
         return True
@@ -170,7 +172,7 @@ class GraphCache:
         """What was loaded is in torch's portable archive as a whole, as what was compiled is."""
         aot.add_to_portable_archive(name, data)
         for row in manifest.extra["kernels"]["libraries"]:
-            library = self._store.get(native.store_name(row["digest"]))
+            library = self.store.get(native.store_name(row["digest"]))
             if library is not None:
                 aot.add_to_portable_archive(native.store_name(row["digest"]), library)
 
@@ -180,10 +182,10 @@ class GraphCache:
         if self._settings.mode == "refresh":
             return None, Reason.REFRESH
         reason = Reason.ABSENT
-        for stored in list(self._store.entries(f"{key}.")):
+        for stored in list(self.store.entries(f"{key}.")):
             started = time.perf_counter()
             try:
-                data = self._store.get(stored.name)
+                data = self.store.get(stored.name)
                 if data is None:
                     continue
                 opened = envelope.Envelope(data)
@@ -192,13 +194,14 @@ class GraphCache:
                 if opened.manifest.guards and not entries.holds(opened.manifest.guards, request):
                     reason = Reason.GUARD
                     continue
-                loaded, rebuilt = revive(opened, pending, request, self._store.get)
+                loaded, rebuilt = revive(opened, pending, request, self.store.get)
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
                 self._for_torchs_archive(opened.manifest, stored.name, data)
+                request.notes["entry"] = stored.name
                 if self._verifier and self._verifier.picks(key):
                     suspect = stored.name, data, opened.manifest, pending
-                    store = self._store if self._writable else None
+                    store = self.store if self.writable else None
                     loaded.settle = self._verifier.settle(suspect, loaded.function, store)
                 return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
@@ -216,8 +219,8 @@ class GraphCache:
             reason = Reason.DAMAGED if isinstance(error, EnvelopeError) else Reason.LOAD
         self._warn(f"entry {name} is not used: {reason.value} ({error!r})")
         self._end(Failed, name, started, reason, repr(error))
-        if self._writable and reason is not Reason.DIRECTORY:
-            self._fail_open(lambda: self._store.delete(name), lambda _: False, name)
+        if self.writable and reason is not Reason.DIRECTORY:
+            self._fail_open(lambda: self.store.delete(name), lambda _: False, name)
 
     # -- the edge ------------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,12 @@ from ..errors import AotCacheError
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, versions
+from ..torch_compat import aot, compilers, compiling, frames, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
+from .frames import FrameCache
+from .frames_graphs import Watched
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -29,8 +31,15 @@ class Installation:
         self.failure: Exception | None = None
         self._patches = Patches()
         self.cache = GraphCache(settings, self._open, LEDGER)
-        self._late: list[AfterImport] = [
-            aot.join(self.cache, self._patches, self._could_not_join),
+        seam: aot.Seam = self.cache
+        self._late: list[AfterImport] = []
+        # A verified hit is compiled afresh, and so has to be traced.
+        if settings.frames and not settings.verify:
+            kept = FrameCache(settings, self.cache, LEDGER)
+            seam = Watched(self.cache, kept.published)
+            self._late.append(frames.join(kept, self._patches, self._could_not_join))
+        self._late += [
+            aot.join(seam, self._patches, self._could_not_join),
             compilers.watch(self._patches),
             compiling.watch_backends(self._patches, self._around_backend),
         ]

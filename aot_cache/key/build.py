@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..outcome import Reason
@@ -57,15 +58,24 @@ def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
     found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
-    found |= lowering.user_decompositions() | lowering.user_lowerings() | lowering.user_patterns()
-    for name, value in found.items():
-        try:
-            identity = identify(value)
-        except CannotKey as error:
-            raise CannotKey(Reason.CUSTOM_PASS, f"{name}: {error.detail}", error.remedy) from error
+    for name, identity in (identities(found, identify) | process_code(identify)).items():
         encoder.value((name, identity))
         summary[name] = identity
-    for name, code in patches().items():
-        encoder.value((name, code))
-        summary[name] = code
     return KeyPart.of("compiler", encoder.bytes(), summary)
+
+
+def process_code(identify: Identify) -> dict[str, str]:
+    """What is not torch's own in torch's compiler, for every graph of this process alike: rules, patterns, patches."""
+    rules = lowering.user_decompositions() | lowering.user_lowerings() | lowering.user_patterns()
+    return identities(rules, identify) | patches()
+
+
+def identities(found: Mapping[str, Any], identify: Identify) -> dict[str, str]:
+    """The portable identity of each; raises CannotKey, with the name, where there is none."""
+    known = {}
+    for name, value in found.items():
+        try:
+            known[name] = identify(value)
+        except CannotKey as error:
+            raise CannotKey(Reason.CUSTOM_PASS, f"{name}: {error.detail}", error.remedy) from error
+    return known

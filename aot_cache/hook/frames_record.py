@@ -1,0 +1,182 @@
+"""One frame: recorded after Dynamo compiled it, compared with a live frame, put in place of a compile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..artifact.envelope import Manifest
+from ..artifact.frame import Frame
+from ..errors import AotCacheError, ForeignEntry
+from ..key import fingerprint, fingerprint_places, parts
+from ..key.encode import CannotKey
+from ..outcome import Reason
+from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
+
+
+class Changed(AotCacheError):
+    """The live frame is not as the stored one was; says what is different."""
+
+
+@dataclass
+class Live:
+    """The live frame, found to agree with a stored one."""
+
+    sources: list[Any]
+    installed: frames_install.Installed
+
+
+def check_belongs(manifest: Manifest, key: parts.CacheKey) -> None:
+    """Before anything is rebuilt: the entry is of exactly this key, torch build and machine included."""
+    mine, theirs = ([(p.name, p.digest) for p in found] for found in (key.parts, manifest.parts))
+    if manifest.key != key.digest or mine != theirs:
+        raise ForeignEntry(f"the entry says it is of key {manifest.key}, not {key.digest}")
+
+
+def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset[str]) -> Frame:
+    """What a later process needs instead of Dynamo.
+
+    Raises:
+        CannotKey: part of it cannot be written down, or not be compared.
+    """
+    if trace.doubts:
+        raise CannotKey(Reason.FRAME_GUARD, "; ".join(trace.doubts))
+    if trace.seen is None:
+        raise CannotKey(Reason.FRAME_GUARD, "its guards were not seen")
+    try:
+        plain = frames_install.take(call, trace, result, added)
+        guards = frames_guards.write(trace.seen, trace.shapes)
+        table = frames_sources.Table.of(guards.sources)
+        unguarded = list(dict.fromkeys(table.add(source) for source in trace.unguarded))
+    except frames_install.UnknownGlobal as error:
+        raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
+    except (frames_guards.UnknownGuard, frames_sources.UnknownSource) as error:
+        raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
+    _check_shapes(guards, plain)
+    sources = frames_sources.rebuild(guards.sources, {})
+    listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
+    seen = _Look(guards, sources, call.scope(), listing)
+    return Frame(
+        guards=guards,
+        result=plain,
+        prints=[seen.guard(row) for row in guards.guards],
+        unguarded=[[row, seen.unguarded(row)] for row in unguarded],
+        same=seen.same(),
+        storage=seen.storage(),
+        listing=listing,
+        absent=fingerprint_places.absent(call.code, call.globals),
+        places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        sizes=frames_dynamic.remembered(call.code, call.closure),
+    )
+
+
+def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> None:
+    # Names that are new in every process would have to be replaced inside these expressions.
+    for name in (*plain.modules, *plain.resumes, *plain.graphs, plain.builtins or "\0"):
+        if any(name in text for text in guards.shapes):
+            raise CannotKey(Reason.FRAME_GUARD, f"a guard on shapes that reads {name}")
+
+
+class _Look:
+    """One pass over the values that a frame's guards look at."""
+
+    def __init__(
+        self, guards: frames_guards.Plain, sources: Sequence[Any], scope: dict[str, Any], listing: bool
+    ) -> None:
+        self._sources, self._scope = sources, scope
+        self._cache: dict[Any, Any] = {}
+        self._values: dict[int, Any] = {}
+        self.prints = fingerprint.Fingerprints({sources[row]: sizes for row, sizes in guards.sizes}, listing)
+
+    def guard(self, guard: Sequence[Any]) -> str:
+        """The fingerprint of what one guard sees; raises CannotKey, or whatever reading the source raises."""
+        row, kind, plain = guard
+        source, arguments = self._sources[row], frames_guards.live_arguments(plain, self._sources)
+        return self._named(source, lambda: self.prints.of(kind, arguments, self._read(row), source))
+
+    def unguarded(self, row: int) -> str:
+        return self._named(self._sources[row], lambda: self.prints.unguarded(self._read(row)))
+
+    def _read(self, row: int) -> Any:
+        source = self._sources[row]
+        if not source.name:  # a guard on state, not on a value
+            return None
+        if row not in self._values:
+            self._values[row] = frames_sources.read(source, self._scope, self._cache)
+        return self._values[row]
+
+    def _named(self, source: Any, make: Callable[[], str]) -> str:
+        try:
+            return make()
+        except CannotKey as error:
+            where = frames_sources.describe(source)
+            raise CannotKey(error.reason, f"{where}: {error.detail}", error.remedy) from None
+
+    def same(self) -> list[int]:
+        return fingerprint.same_objects(list(self._values.values()))
+
+    def storage(self) -> list[list[str]]:
+        return fingerprint.shared_storage(list(self._values.values()))
+
+
+@contextmanager
+def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
+    """The live frame with the stored one's globals in place, if all that the stored one read is as it was.
+
+    The globals go away again if anything is raised.
+
+    Raises:
+        Changed: something is not as it was, or cannot be read any more.
+    """
+    changes = (fingerprint_places.shadowed(frame.absent, call.globals), *map(fingerprint_places.moved, frame.places))
+    if change := next(filter(None, changes), ""):
+        raise Changed(change)
+    installed = frames_install.Installed(call, frame.result)
+    try:
+        installed.globals()
+        sources = frames_sources.rebuild(frame.guards.sources, installed.names)
+        _compare_values(frame, _Look(frame.guards, sources, call.scope(), frame.listing), sources)
+        yield Live(sources, installed)
+    except BaseException as error:
+        installed.undo()
+        if isinstance(error, frames_install.UnknownGlobal):
+            raise Changed(str(error)) from None
+        raise
+
+
+def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
+    for guard, before in zip(frame.guards.guards, frame.prints):
+        _agree(sources[guard[0]], before, lambda: look.guard(guard))
+    for row, before in frame.unguarded:
+        _agree(sources[row], before, lambda: look.unguarded(row))
+    if look.same() != frame.same:
+        raise Changed("other values are the same object")
+    if look.storage() != frame.storage:
+        raise Changed("other tensors share memory")
+
+
+def _agree(source: Any, before: str, see: Callable[[], str]) -> None:
+    try:
+        now = see()
+    except Exception as error:  # the value is gone, or has no fingerprint here
+        raise Changed(f"guard `{frames_sources.describe(source)}`: {before} -> {error!r}") from None
+    if now != before:
+        raise Changed(f"guard `{frames_sources.describe(source)}`: {before} -> {now}")
+
+
+def install(frame: Frame, live: Live, call: frames.Call, graphs: dict[str, Callable[..., Any]]) -> Any:
+    """Dynamo's result for the live frame.
+
+    Raises:
+        Changed: torch's own guards, built from the live values, do not hold.
+    """
+    for name, function in graphs.items():
+        live.installed.graph(name, function)
+    builtins = live.installed.names.get(frame.result.builtins, "")
+    manager = frames_guards.build(call.code, frame.guards, live.sources, call.scope(), builtins, call.cache_entries)
+    if not manager.check(dict(call.locals)):
+        raise Changed("torch's own guards do not hold")
+    frames_dynamic.remind(call.code, call.closure, frame.sizes)
+    return live.installed.finish(manager)

@@ -1,0 +1,278 @@
+"""What a guard of Dynamo's saw, as text that is equal in another process exactly if the guard would hold there.
+
+One rule for each kind of guard. A kind without a rule, or a value that a rule does not know, means that the frame is not
+cached: never a guess.
+"""
+
+from __future__ import annotations
+
+import enum
+import sys
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..outcome import Reason
+from ..torch_compat import frames_state, objects, tensors
+from .callables.leaf import encode
+from .callables.node import portable_module
+from .encode import CannotKey
+from .fingerprint_code import Codes
+from .parts import digest
+
+_SHOWN = 60
+_FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MethodWrapperType,
+)
+# Containers of plain values, which an equality guard compares as a whole.
+_PLAIN_CONTAINERS = (list, set, tuple, frozenset, torch.Size, type({}.keys()))
+_CONSTANT_BASES = (int, float, complex, str, bytes)
+
+
+class Fingerprints:
+    """Fingerprints of what one frame's guards see.
+
+    sizes: by source, which dimensions of a tensor are fixed. listing: whether the names of an object's attributes count.
+    """
+
+    def __init__(self, sizes: Mapping[Any, Mapping[str, Sequence[Any]]], listing: bool) -> None:
+        self.codes = Codes()
+        self._sizes, self.listing = sizes, listing
+
+    def of(self, kind: str, arguments: Mapping[str, Any], value: Any, source: Any) -> str:
+        """The fingerprint of `value`, which a guard of this kind looks at.
+
+        Raises:
+            CannotKey: there is no rule for it.
+        """
+        rule = _RULES.get(kind)
+        if rule is None:
+            raise unknown(f"a guard of kind {kind}")
+        return rule(self, value, {**arguments, "": source})
+
+    def unguarded(self, value: Any) -> str:
+        """The fingerprint of something that Dynamo read without a guard, because it belongs to Python itself."""
+        if isinstance(value, types.ModuleType):
+            return _module(self, value, {})
+        if isinstance(value, (type, *_FUNCTIONS)):
+            return self.codes.of(value)
+        return self.constant(value)
+
+    def constant(self, value: Any) -> str:
+        data = encode(value)
+        if data is not None:
+            text = f"{type(value).__name__} {value!r}"
+            return text if len(text) <= _SHOWN else f"{type(value).__name__} {digest(data)}"
+        if isinstance(value, types.CodeType):
+            return self.codes.code(value)
+        if isinstance(value, enum.Enum):
+            return f"{self.codes.of(type(value))} {value._name_} {self.constant(value._value_)}"
+        if type(value) in _PLAIN_CONTAINERS:
+            items = [self.constant(item) for item in value]
+            items = sorted(items) if isinstance(value, (set, frozenset)) else items
+            return f"{type(value).__name__} {digest(repr(items).encode())}"
+        if isinstance(value, (type, *_FUNCTIONS)):
+            return self.codes.of(value)
+        if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
+            return f"{type(value).__name__} {digest(repr(known).encode())}"
+        raise unknown(f"a value of type {_type_name(value)}")
+
+    def tensor(self, value: Any, source: Any) -> str:
+        if not (isinstance(value, torch.Tensor) and tensors.is_plain(value)):
+            raise unknown(f"a tensor of type {_type_name(value)}")
+        described = tensors.describe(value, tensors.Symbols(()))
+        # Dynamo marks parameters so while it traces; it tells CUDA graphs, which have no frames here, what stays put.
+        del described["static"]
+        for mine, theirs in (("shape", "size"), ("stride", "stride")):
+            fixed = self._sizes.get(source, {}).get(theirs)
+            if fixed is not None and mine in described:
+                described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
+        described["keys"] = frames_state.dispatch_keys(value)
+        shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}]"
+        return f"{type(value).__name__} {shown} {digest(repr(sorted(described.items())).encode())}"
+
+
+def unknown(what: str) -> CannotKey:
+    return CannotKey(Reason.FRAME_GUARD, what)
+
+
+def _type_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+# -- the rules: (fingerprints, value, arguments; the source under "") -> text ------------------------------------------------
+
+
+def _type(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    text = prints.codes.of(type(value))
+    if prints.listing:
+        text += f" attributes {' '.join(map(str, getattr(value, '__dict__', ())))}"
+    return text
+
+
+def _constant(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return prints.constant(value)
+
+
+def _constant_subclass(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    for base in _CONSTANT_BASES:
+        if isinstance(value, base):
+            return f"{prints.codes.of(type(value))} {prints.constant(base(value))}"
+    raise unknown(f"a value of type {_type_name(value)}")
+
+
+def _named(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    """For guards on identity: only what a name and a digest identify has one in another process."""
+    if isinstance(value, types.ModuleType):
+        return _module(prints, value, {})
+    if isinstance(value, (types.FunctionType, types.MethodType)):
+        # It may have run while Dynamo traced, so what it reads counts.
+        return prints.codes.of(value, whole=True)
+    if isinstance(value, types.GenericAlias):
+        raise unknown(f"identity of a value of type {_type_name(value)}")
+    return prints.constant(value)
+
+
+def _closure(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
+    if type(value) is types.FunctionType:
+        return prints.codes.of(value)
+    return _named(prints, value, arguments)
+
+
+def _module(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    # The module itself: what is read of it has guards of its own.
+    if sys.modules.get(value.__name__) is not value:
+        raise unknown(f"a module that is not loaded under its name, {value.__name__}")
+    return f"module {portable_module(value.__name__)}"
+
+
+def _tensor(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
+    if arguments[""].is_dict_key() or arguments[""].is_specialized_nn_module():
+        raise unknown("identity of a tensor")
+    return prints.tensor(value, arguments[""])
+
+
+def _length(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return f"{len(value)} in {prints.codes.of(type(value))}"
+
+
+def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    keys = list(dict.keys(value)) if isinstance(value, dict) else list(value.keys())
+    return f"{len(keys)} keys {digest(repr([prints.constant(key) for key in keys]).encode())} in {prints.codes.of(type(value))}"
+
+
+def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
+    key = arguments["key"]
+    container = next((c for c in (dict, set, frozenset) if isinstance(value, c)), None)
+    if container is None:
+        raise unknown(f"membership in a {_type_name(value)}")
+    found = container.__contains__(value, key)
+    return f"{prints.constant(key)} {found}"
+
+
+def _attribute(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
+    return f"{arguments['attr']} {hasattr(value, arguments['attr'])}"
+
+
+def _own_attribute(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
+    return f"{arguments['attr']} {arguments['attr'] in value.__dict__}"
+
+
+def _iterator(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return f"{type(value).__name__} {value.__reduce__()[1:]!r}"
+
+
+def _tuple_iterator(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return f"{type(value).__name__} {value.__length_hint__()}"
+
+
+def _not_none(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return f"None {value is None}"
+
+
+def _key_set(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return str(value.raw_repr())
+
+
+def _in_key(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    """State that is part of a frame's key, or that must be off for a frame to be cached at all."""
+    return "in the key"
+
+
+def _in_shapes(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return "evaluated"
+
+
+def _same(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+    return "which values are the same object"
+
+
+Rule = Callable[[Fingerprints, Any, Mapping[str, Any]], str]
+_RULES: dict[str, Rule] = {
+    "AUTOGRAD_SAVED_TENSORS_HOOKS": _in_key,
+    "BOOL_MATCH": _constant,
+    "BUILTIN_MATCH": _named,
+    "CLASS_MATCH": _named,
+    "CLOSURE_MATCH": _closure,
+    "CONSTANT_MATCH": _constant,
+    "CONSTANT_SUBCLASS_MATCH": _constant_subclass,
+    "COUNT_ITERATOR_MATCH": _iterator,
+    "DEFAULT_DEVICE": _in_key,
+    "DETERMINISTIC_ALGORITHMS": _in_key,
+    "DICT_CONTAINS": _contains,
+    "DICT_KEYS_MATCH": _keys,
+    "DICT_NOT_CONTAINS": _contains,
+    "DISPATCH_KEY_SET_MATCH": _key_set,
+    "DUAL_LEVEL": _in_key,
+    "DUPLICATE_INPUT": _same,
+    "EMPTY_NN_MODULE_HOOKS_DICT": _length,
+    "EQUALS_MATCH": _constant,
+    "FSDP_TRAINING_STATE": _in_key,
+    "FUNCTION_MATCH": _named,
+    "FUNCTORCH_STACK_MATCH": _in_key,
+    "GLOBAL_STATE": _in_key,
+    "GRAD_MODE": _in_key,
+    "HASATTR": _attribute,
+    "ID_MATCH": _named,
+    "MAPPING_KEYS_CHECK": _keys,
+    "MODULE_MATCH": _module,
+    "NONE_MATCH": _constant,
+    "NOT_NONE_MATCH": _not_none,
+    "NOT_PRESENT_IN_GENERIC_DICT": _own_attribute,
+    "RANGE_ITERATOR_MATCH": _iterator,
+    "SEQUENCE_LENGTH": _length,
+    "SET_CONTAINS": _contains,
+    "SET_NOT_CONTAINS": _contains,
+    "SHAPE_ENV": _in_shapes,
+    "TENSOR_MATCH": _tensor,
+    "TORCH_FUNCTION_STATE": _in_key,
+    "TUPLE_ITERATOR_LEN": _tuple_iterator,
+    "TYPE_MATCH": _type,
+}
+
+
+def same_objects(values: Sequence[Any]) -> list[int]:
+    """For each value the place of the first that is the same object; plain values count as different objects."""
+    first: dict[int, int] = {}
+    return [
+        first.setdefault(id(value), place) if encode(value) is None and value is not None else place
+        for place, value in enumerate(values)
+    ]
+
+
+def shared_storage(values: Sequence[Any]) -> list[list[str]]:
+    """Which tensors lie in one storage, and where in it."""
+    groups: dict[int, list[str]] = {}
+    for place, value in enumerate(values):
+        if isinstance(value, torch.Tensor) and (storage := tensors.storage_of(value)) is not None:
+            groups.setdefault(storage, []).append(f"{place} {tensors.place(value, tensors.Symbols(()))}")
+    return [group for group in groups.values() if len(group) > 1]

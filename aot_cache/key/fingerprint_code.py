@@ -1,0 +1,195 @@
+"""Fingerprints of classes and functions that a guard names, and code objects that can be found again.
+
+A guard says "this very class" or "this very function". In another process that means: one that does the same. An
+installed distribution's is known by name and version. The user's own is described here, one level deep: the code of
+every function and method, plain values, and the names of all else, because Dynamo guards what that code reads.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import functools
+from collections.abc import Iterator
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from ..outcome import Reason
+from ..torch_compat import frames_state, objects
+from .callables import Unidentified, identity, origin
+from .callables.bytecode import read
+from .callables.classes import namespace
+from .callables.functions import resolve
+from .callables.leaf import encode
+from .callables.node import portable_module
+from .encode import CannotKey
+from .parts import digest
+
+# Members of a class that say nothing of what it does.
+_LEFT_OUT = frozenset(
+    "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__ "
+    "__annotations_cache__ __firstlineno__ __static_attributes__ _abc_impl".split()
+)
+_PYTHON_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
+WRAPPERS: dict[type, tuple[str, ...]] = {
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.partial: ("func",),
+    functools.partialmethod: ("func",),
+    functools.cached_property: ("func",),
+    MethodType: ("__func__",),
+    type(functools.lru_cache(len)): ("__wrapped__",),
+}
+
+
+# What was registered with an abstract class decides isinstance, and only this shows it.
+_get_dump = getattr(abc, "_get_dump", None)
+
+
+class Codes:
+    """Fingerprints of callables and classes of one frame. `covered`: the code objects that they answer for."""
+
+    def __init__(self) -> None:
+        self.covered: set[CodeType] = set()
+        self._known: dict[tuple[int, bool], str] = {}
+        self._alive: list[Any] = []
+
+    def of(self, value: Any, whole: bool = False) -> str:
+        """The fingerprint of a class, function, built-in or operator; `whole`: with all that a function reads.
+
+        Raises:
+            CannotKey: it has none.
+        """
+        key = (id(value), whole)
+        if key not in self._known:
+            self._alive.append(value)
+            self._known[key] = self._describe(value, whole)
+        return self._known[key]
+
+    def code(self, code: CodeType) -> str:
+        self.covered.update(parts(code))
+        try:
+            return f"code {code.co_name} {read(code).digest}"
+        except Unidentified as error:
+            raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
+
+    def _describe(self, value: Any, whole: bool) -> str:
+        if isinstance(value, MethodType):
+            return f"method {self.of(value.__func__, whole)} of {type(value.__self__).__qualname__}"
+        if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
+            return self._function(value)
+        if isinstance(value, type):
+            return self._class(value)
+        return self._identity(value)
+
+    def _identity(self, value: Any) -> str:
+        try:
+            found = identity(value, objects.taught).digest
+        except Unidentified as error:
+            raise CannotKey(Reason.FRAME_GUARD, str(error), error.remedy) from None
+        marks = frames_state.marks(value) if isinstance(value, FunctionType) and not _is_torch(value) else []
+        return f"{_name(value)} {found}{' '.join(marks)}"
+
+    def _function(self, function: FunctionType) -> str:
+        marks = frames_state.marks(function)
+        text = [_name(function), self.code(function.__code__), *marks, *_defaults(function)]
+        return f"{_name(function)} {digest(chr(10).join(text).encode())}"
+
+    def _class(self, cls: type) -> str:
+        text = [_name(cls)]
+        if origin.of_module_named(str(cls.__module__)) is not None:
+            text.append(self._identity(cls))
+        else:
+            text += self._user_class(cls)
+        text += [f"base {self.of(base)}" for base in type.__dict__["__bases__"].__get__(cls) if base is not object]
+        text += [f"registered {name}" for name in sorted(_registered(cls, set()))]
+        return f"{_name(cls)} {digest(chr(10).join(text).encode())}"
+
+    def _user_class(self, cls: type) -> Iterator[str]:
+        if type(cls) not in _PYTHON_METACLASSES:
+            yield f"metaclass {self._identity(type(cls))}"
+        if issubclass(type(cls), enum.EnumMeta):
+            yield self._identity(cls)
+        for name, member in sorted(namespace(cls).items()):
+            if name not in _LEFT_OUT:
+                yield f"member {name} {self._member(name, member)}"
+
+    def _member(self, name: str, member: Any) -> str:
+        data = encode(member)
+        if data is not None:
+            return digest(data)
+        if isinstance(member, FunctionType):
+            if _is_found_by_name(name, member):
+                # Its code counts if it is inlined, and is then looked up by this name.
+                return " ".join([_name(member), *_defaults(member), *frames_state.marks(member)])
+            inner = [self._member("", f) for f in _wrapped(member)]
+            return " ".join([self.of(member), *inner])
+        if type(member) in WRAPPERS:
+            inside = [getattr(member, part) for part in WRAPPERS[type(member)]]
+            return " ".join([type(member).__qualname__, *("-" if p is None else self._member("", p) for p in inside)])
+        if isinstance(member, (type, ModuleType)):
+            return _name(member)
+        # What else a class holds is data: Dynamo guards what it reads of it.
+        return f"object of {_name(type(member))}"
+
+
+def _is_found_by_name(name: str, member: FunctionType) -> bool:
+    """Whether a method is what its module and name say, and none that Python itself calls: those may run untraced."""
+    ordinary = name == "__init__" or not (name.startswith("__") and name.endswith("__"))
+    # The one cell that a plain method may have is the class that `super()` asks for.
+    plain = member.__code__.co_freevars in ((), ("__class__",)) and not hasattr(member, "__wrapped__")
+    return bool(name) and ordinary and plain and resolve(member.__module__, member.__qualname__) is member
+
+
+def _registered(cls: type, seen: set[type]) -> Iterator[str]:
+    """The user's classes that count as subclasses of an abstract class without being derived from it."""
+    if not isinstance(cls, abc.ABCMeta) or cls in seen or _get_dump is None:
+        return
+    seen.add(cls)
+    for reference in _get_dump(cls)[0]:
+        found = reference()
+        if found is not None and origin.of_module_named(str(found.__module__)) is None:
+            yield _name(found)
+    for derived in type.__subclasses__(cls):
+        yield from _registered(derived, seen)
+
+
+def _defaults(function: FunctionType) -> Iterator[str]:
+    for default in (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())):
+        data = encode(default)
+        yield f"default {digest(data) if data is not None else type(default).__qualname__}"
+
+
+def _wrapped(function: FunctionType) -> Iterator[FunctionType]:
+    """Functions that a decorator closed over."""
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, FunctionType) and content is not function and content.__closure__ is None:
+            yield content
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, ModuleType):
+        return f"module {portable_module(value.__name__)}"
+    module = portable_module(getattr(value, "__module__", None))
+    return f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def _is_torch(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"
+
+
+def _is_users(module: Any, code: CodeType) -> bool:
+    return origin.of_file(code.co_filename) is None and origin.of_module_named(str(module)) is None
+
+
+def parts(code: CodeType) -> Iterator[CodeType]:
+    """`code` and all code inside it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from parts(const)

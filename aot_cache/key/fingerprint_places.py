@@ -1,0 +1,137 @@
+"""Where inlined code is found again: by the name of its module and its own, and what must not have come between."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType
+from typing import Any
+
+import torch
+
+from ..outcome import Reason
+from ..torch_compat import frames
+from .callables import Unidentified, origin
+from .callables.bytecode import read
+from .callables.functions import resolve
+from .callables.node import portable_module
+from .encode import CannotKey
+from .fingerprint_code import WRAPPERS, Codes, parts
+
+
+def qualname_of(code: CodeType) -> str:
+    return str(getattr(code, "co_qualname", code.co_name))  # Python 3.10 does not keep it
+
+
+def places(call: frames.Call, inlined: Iterable[frames.Inlined], codes: Codes) -> list[list[Any]]:
+    """Where to find again the code that was inlined, as data for `moved`.
+
+    Raises:
+        CannotKey: some of it cannot be found by the name of its module and its own.
+    """
+    found: dict[str, list[Any]] = {}
+    done = {(call.code, id(call.globals))}
+    for part in inlined:
+        if (part.code, id(part.globals)) not in done:
+            done.add((part.code, id(part.globals)))
+            for row in _rows(part, codes):
+                found.setdefault(repr(row), row)
+    return list(found.values())
+
+
+def _rows(part: frames.Inlined, codes: Codes) -> Iterator[list[Any]]:
+    owner = _owner(part.module, part.code)
+    if owner is not None:
+        yield ["distribution", part.module, str(owner)]
+        return
+    found = read(part.code).digest
+    known = part.module in sys.modules and vars(sys.modules[part.module]) is part.globals
+    if known and found in _digests(part.module, qualname_of(part.code)):
+        yield ["code", part.module, qualname_of(part.code), found]
+    elif part.code not in codes.covered:
+        where = f"{portable_module(part.module)}.{qualname_of(part.code)}"
+        raise CannotKey(Reason.FRAME_CODE, where, "define it in a module, or in a function of one")
+    if names := absent(part.code, part.globals):
+        if not known:
+            raise CannotKey(Reason.FRAME_CODE, f"globals that are not those of module {part.module}")
+        yield ["absent", part.module, names]
+
+
+def _owner(module: str, code: CodeType) -> origin.Origin | None:
+    owner = origin.of_file(code.co_filename)
+    if owner is None and code.co_filename.startswith("<"):  # generated, for the module whose globals it uses
+        owner = origin.of_module_named(module)
+    return owner
+
+
+def moved(row: list[Any]) -> str:
+    """What is no longer as `places` found it; '' if nothing is."""
+    kind, module, *rest = row
+    if module not in sys.modules:
+        return f"module {module} is not loaded"
+    if kind == "distribution":
+        now = origin.of_module_named(module)
+        return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"
+    if kind == "absent":
+        return shadowed(rest[0], vars(sys.modules[module]))
+    return "" if rest[1] in _digests(module, rest[0]) else f"code of `{portable_module(module)}.{rest[0]}` changed"
+
+
+def absent(code: CodeType, names: Mapping[str, Any]) -> list[str]:
+    """Globals that `code` loads and that `names` lacks: Dynamo takes the built-in ones, and does not look again."""
+    return sorted({use.name for use in read(code).uses if use.name not in names})
+
+
+def shadowed(absent: Iterable[str], names: Mapping[str, Any]) -> str:
+    """Which of the names is there now; '' if none is."""
+    return ", ".join(f"the global `{name}` is new" for name in absent if name in names)
+
+
+def lists_attributes(code: CodeType) -> bool:
+    """Whether `code`, which is not torch's, may look at which attributes an object has, for which there are no guards."""
+    if code.co_filename.startswith(_TORCH):
+        return False
+    return any(
+        not _LISTING.isdisjoint((*part.co_names, *(c for c in part.co_consts if type(c) is str))) for part in parts(code)
+    )
+
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LISTING = frozenset(("__dict__", "__slots__", "vars", "dir", "getmembers", "copy", "deepcopy", "asdict", "astuple"))
+
+
+def _digests(module: str, qualname: str) -> set[str]:
+    """Digests of the code objects called so in the module, wrapped ones and those inside functions included."""
+    outer = qualname.partition(".<locals>")[0]
+    found: set[str] = set()
+    for code in _codes(resolve(module, outer), set()):
+        for part in parts(code):
+            if qualname_of(part) == qualname:
+                try:
+                    found.add(read(part).digest)
+                except Unidentified:
+                    continue
+    return found
+
+
+def _codes(value: Any, seen: set[int]) -> Iterator[CodeType]:
+    if value is None or id(value) in seen or len(seen) > 100:
+        return
+    seen.add(id(value))
+    if isinstance(value, FunctionType):
+        yield value.__code__
+        for inner in (getattr(value, "__wrapped__", None), *_cells(value)):
+            yield from _codes(inner, seen)
+    for name in WRAPPERS.get(type(value), ()):
+        yield from _codes(getattr(value, name), seen)
+
+
+def _cells(function: FunctionType) -> Iterator[Any]:
+    for cell in function.__closure__ or ():
+        try:
+            content = cell.cell_contents
+        except ValueError:
+            continue
+        if isinstance(content, FunctionType):
+            yield content
