@@ -38,6 +38,7 @@ class GraphCache:
         self._flights = Flights(settings.directory, settings.wait)
         self.history = History(settings)
         self._said: set[str] = set()
+        self._discarded: set[str] = set()
         self._verifier: Verifier | None = None
         if settings.verify:
             from .verify import Verifier
@@ -81,13 +82,13 @@ class GraphCache:
                 kernels.install()
                 symbols = tensors.Symbols(request.inputs)
                 key = graph_key(request, symbols)
-            except CannotKey as error:
-                if request.peeking:
+            except (CannotKey, StoreError) as error:
+                if request.peeking:  # it will be asked again, and then counts
                     return None
+                if isinstance(error, StoreError):
+                    self._warn(f"the cache is off: {error}")
+                    return self._end(Refused, None, started, Reason.DIRECTORY, str(error))
                 return self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
-            except StoreError as error:
-                self._warn(f"the cache is off: {error}")
-                return self._end(Refused, None, started, Reason.DIRECTORY, str(error))
             request.notes["pending"] = Pending(
                 key, entries.graph_name(request.graph), symbols.names, request.sources, entries.alias_guard_count()
             )
@@ -111,9 +112,7 @@ class GraphCache:
             if loaded is None and self.writable and not self._flights.holds(key):
                 self._flights.take(key)
                 if reason is not Reason.REFRESH:
-                    loaded, again = self._find(key, request)
-                    # What was discarded the first time is absent the second.
-                    reason = reason if again is Reason.ABSENT else again
+                    loaded, reason = self._find(key, request)
             if loaded is not None:
                 self._flights.land(key)
                 took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
@@ -205,9 +204,10 @@ class GraphCache:
                     loaded.settle = self._verifier.settle(suspect, loaded.function, store)
                 return loaded, Reason.ABSENT
             except Exception as error:  # whatever an entry does when it is brought to life
-                reason = Reason.UNUSABLE
+                self._discarded.add(key)
                 self._discard(stored.name, error, started)
-        return None, reason
+        # What was discarded at one look-up is absent at the next.
+        return None, Reason.UNUSABLE if key in self._discarded else reason
 
     def _discard(self, name: str, error: Exception, started: float) -> None:
         """An entry that cannot be used is in the way of the one that will replace it."""

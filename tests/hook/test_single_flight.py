@@ -16,17 +16,17 @@ from support import FreshProcess
 
 HERE = Path(__file__).parent
 
-# Compiles the step, but stands still in the middle of the compile until a file appears (or for ever).
+# Compiles the step, but stands still before it publishes until a file appears (or for ever).
 HELD = f"""
 import os, sys, time; sys.path.insert(0, {str(HERE)!r})
 import torch, step
-import torch._inductor.graph as graph
-lower = graph.GraphLowering.run
-def run(*args, **kwargs):
+from aot_cache.hook.graphs import GraphCache
+save = GraphCache.save
+def wait_and_save(*args, **kwargs):
     open(os.environ["COMPILING"], "w").close()
     while not os.path.exists(os.environ["GO_ON"]): time.sleep(0.02)
-    return lower(*args, **kwargs)
-graph.GraphLowering.run = run
+    return save(*args, **kwargs)
+GraphCache.save = wait_and_save
 step.report(step.step())
 """
 
