@@ -11,7 +11,9 @@ import env
 def main() -> None:
     env.enter("test")
     os.chdir(env.ROOT)
-    os.execv(sys.executable, [sys.executable, "-m", "pytest", *sys.argv[1:]])
+    # A file's tests share what they compiled, so a file stays on one worker.
+    workers = [] if sys.argv[1:] else ["-n", str(min(4, os.cpu_count() or 1)), "--dist", "loadfile"]
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *workers, *sys.argv[1:]])
 
 
 if __name__ == "__main__":
