@@ -5,8 +5,10 @@ It is closed before a fork: SQLite may not be carried into a child, not even to 
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
+import stat
 import threading
 import weakref
 from collections.abc import Iterator
@@ -46,11 +48,14 @@ class Connection:
                 _never_closed.append(opened[0])
 
     def identity(self) -> tuple[int, ...] | None:
-        """Which file the index is, None if there is none: another one after somebody removed the directory."""
+        """Which file the index is, None if there is none: another one after somebody removed the directory. Raises OSError."""
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
             return None
+        if not stat.S_ISREG(found.st_mode):
+            # SQLite would wait for ever to open a pipe.
+            raise OSError(errno.EINVAL, f"{NAME} is not a regular file")
         # An immutable index is read without locks, so what is known of it ends with any change.
         changes = (found.st_size, found.st_mtime_ns) if self._immutable else ()
         return (found.st_dev, found.st_ino, *changes)

@@ -64,7 +64,9 @@ def _fill(descriptor: int, temporary: Path, path: Path, data: bytes) -> None:
 def read(directory: Path, filename: str, size: int) -> bytes | None:
     """The file's bytes; None if there is no such file. Raises StoreError if it has not `size` bytes, OSError."""
     try:
-        with open(directory / filename, "rb") as file:
+        # Without waiting for a writer, should it be a pipe.
+        descriptor = os.open(directory / filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
             found = os.fstat(file.fileno()).st_size
             data = file.read() if found == size else b""
     except FileNotFoundError:

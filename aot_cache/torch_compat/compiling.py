@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -10,6 +11,7 @@ from .late import AfterImport
 from .patches import Patches
 
 
+_CALLBACKS = "torch._dynamo.callback"
 BUNDLED = 1
 """What the hook makes the default of `bundled_autograd_cache`: as good as True, and no bool."""
 
@@ -30,6 +32,8 @@ class CompileWatch:
             callback_handler.register_end_callback(self._on_end)
 
     def detach(self) -> None:
+        if _CALLBACKS not in sys.modules:
+            return
         from torch._dynamo.callback import callback_handler
 
         if self._on_start in callback_handler.start_callbacks:

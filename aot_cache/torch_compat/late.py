@@ -26,10 +26,14 @@ class AfterImport(MetaPathFinder):
 
     def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
         self._name, self._action = name, action
-        if (module := sys.modules.get(name)) is not None:
-            action(module)
-        else:
+        module = sys.modules.get(name)
+        if module is None:
             sys.meta_path.insert(0, self)
+        elif getattr(module.__spec__, "_initializing", False):
+            # It is found, but not executed: its import is what brought us here.
+            _execute_around(module.__spec__, after=action)
+        else:
+            action(module)
 
     def cancel(self) -> None:
         if self in sys.meta_path:
@@ -41,37 +45,57 @@ class AfterImport(MetaPathFinder):
         if fullname != self._name:
             return None
         self.cancel()
-        spec = importlib.util.find_spec(fullname)
-        if spec is None or spec.loader is None:
-            return spec
-        execute, act = spec.loader.exec_module, self._action
-
-        def execute_then_act(module: ModuleType) -> None:
-            execute(module)
-            act(module)
-
-        spec.loader.exec_module = execute_then_act  # type: ignore[method-assign]
-        return spec
+        return _execute_around(importlib.util.find_spec(fullname), after=self._action)
 
 
 class BeforeImport(MetaPathFinder):
-    """Calls `action()` once, when any of `names` is about to be imported, or now if one was."""
+    """Calls `action()` once, right before any of `names` is first executed, or now if one was."""
 
     def __init__(self, names: Sequence[str], action: Callable[[], None]) -> None:
-        self._names, self._action = frozenset(names), action
+        self._names, self._action, self._cancelled = frozenset(names), action, False
         if self._names & sys.modules.keys():
             action()
         else:
             sys.meta_path.insert(0, self)
 
     def cancel(self) -> None:
+        self._cancelled = True
+        self._leave()
+
+    def _leave(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+
+    def _act(self) -> None:
+        if not self._cancelled:
+            self._action()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname in self._names and self in sys.meta_path:
-            self.cancel()
-            self._action()
-        return None
+        if fullname not in self._names or self not in sys.meta_path:
+            return None
+        self._leave()
+        # Not here: the interpreter holds its one import lock, and the action imports what another thread may be importing.
+        return _execute_around(importlib.util.find_spec(fullname), before=self._act)
+
+
+def _execute_around(
+    spec: ModuleSpec | None,
+    before: Callable[[], None] = lambda: None,
+    after: Callable[[ModuleType], None] = lambda module: None,
+) -> ModuleSpec | None:
+    """`spec`, whose loader calls `before`, then executes the module as it would then, then calls `after`."""
+    if spec is None or spec.loader is None:
+        return spec
+    loader, execute = spec.loader, spec.loader.exec_module
+
+    def execute_with_both(module: ModuleType) -> None:
+        loader.exec_module = execute  # type: ignore[method-assign]
+        before()
+        # `before` may have put another one around it.
+        loader.exec_module(module)
+        after(module)
+
+    loader.exec_module = execute_with_both  # type: ignore[method-assign]
+    return spec

@@ -6,6 +6,7 @@ import errno
 import os
 import pickle
 import resource
+import signal
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -141,6 +142,22 @@ def test_a_file_cut_short_is_damage_which_a_put_heals(store: DiskStore) -> None:
     assert [problem.name for problem in store.verify()] == ["a"]
     store.put("a", b"new")
     assert store.get("a") == b"new"
+
+
+def test_a_pipe_in_place_of_a_file_is_an_error_and_nobody_waits_for_it(store: DiskStore) -> None:
+    def read() -> None:
+        signal.alarm(10)
+        with pytest.raises(StoreError):
+            store.get("large")
+
+    store.put("large", LARGE)
+    for path in (store.directory / "cache.db", files(store)[0]):
+        store.close()
+        aside = path.rename(path.with_suffix(".aside"))
+        os.mkfifo(path)
+        assert forked(read) == 0
+        aside.replace(path)
+    assert store.get("large") == LARGE
 
 
 def test_a_pickle_in_the_index_is_never_loaded(store: DiskStore, tmp_path: Path) -> None:
