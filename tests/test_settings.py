@@ -99,7 +99,7 @@ def test_a_bad_variable_is_named_with_its_value_and_what_is_allowed(field: str, 
 
 
 MORE_BAD = [("enabled", 2), ("directory", 7), ("size_limit", True), ("size_limit", 0), ("mode", None.__class__)]
-MORE_BAD += [("mode", ["readonly"]), ("wait", object()), ("wait", [1]), ("assert_hit", "")]
+MORE_BAD += [("mode", ["readonly"]), ("wait", {"seconds": 1}), ("wait", [1]), ("assert_hit", "")]
 
 
 @pytest.mark.parametrize(("field", "value"), [(f, v) for f in FIELDS for v in BAD[f]] + MORE_BAD, ids=repr)
