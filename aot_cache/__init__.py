@@ -87,8 +87,11 @@ def _autoload() -> None:
     """Called by torch at the end of its import (entry point in the group torch.backends). Never raises."""
     global _autoloading
     import logging
+    import os
     import sys
 
+    if os.environ.get("AOT_CACHE", "").strip().lower() in ("0", "false", "no", "off"):
+        return  # torch stays as it is
     try:
         from .torch_compat.late import COMPILER, BeforeImport
 

@@ -53,6 +53,15 @@ print(json.dumps(inspect.getattr_static(AC.AOTAutogradCache, "save") is theirs))
     assert done is True
 
 
+def test_switched_off_it_leaves_nothing_behind_in_torch(fresh_process: FreshProcess) -> None:
+    code = """
+import json, sys, torch
+import torch._dynamo
+print(json.dumps([n for n in sys.modules if n.startswith("aot_cache.")] + [f for f in map(repr, sys.meta_path) if "aot_cache.torch_compat" in f]))
+"""
+    assert fresh_process(code, env={"AOT_CACHE": "0"}) == ["aot_cache.errors"]
+
+
 def test_the_environment_turns_it_off(fresh_process: FreshProcess) -> None:
     done = fresh_process(SNAPSHOT + "print(json.dumps(torch._functorch.config.bundled_autograd_cache))", env={"AOT_CACHE": "0"})
     assert done is False
