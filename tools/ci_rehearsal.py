@@ -25,7 +25,9 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Compile on one clean machine, start warm on another without compiler.")
+    parser = argparse.ArgumentParser(
+        description="Compile on one clean machine, start warm on another without compiler."
+    )
     parser.add_argument("--keep", action="store_true", help="keep the temporary directory and print its path")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -1,11 +1,11 @@
 """The file format of one entry: header, manifest, then sections, each checked before anything is unpickled. Pure: no torch.
 
-    magic       8 bytes   b"AOTCACHE"
-    version     u16 LE    FORMAT
-    length      u32 LE    bytes of the manifest
-    digest      16 bytes  BLAKE2b of the manifest
-    manifest    JSON      {"key": ..., "parts": [...], "facts": {...}, ..., "sections": [[name, length, digest], ...]}
-    sections    bytes     one after the other, in the manifest's order
+magic       8 bytes   b"AOTCACHE"
+version     u16 LE    FORMAT
+length      u32 LE    bytes of the manifest
+digest      16 bytes  BLAKE2b of the manifest
+manifest    JSON      {"key": ..., "parts": [...], "facts": {...}, ..., "sections": [[name, length, digest], ...]}
+sections    bytes     one after the other, in the manifest's order
 """
 
 from __future__ import annotations

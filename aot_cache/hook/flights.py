@@ -100,5 +100,3 @@ def _in_collective() -> bool:
 
 def _say_waiting(key: str, waited: float) -> None:
     log.warning("aot_cache: another process compiles %s; waiting for it (%.0f s so far)", key, waited)
-
-

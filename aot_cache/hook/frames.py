@@ -77,7 +77,13 @@ class FrameCache:
         return self._compile(name, key, call, compile_it, reason, detail)
 
     def _compile(
-        self, name: str, key: parts.CacheKey, call: frames.Call, compile_it: Callable[[], Any], reason: Reason, detail: str
+        self,
+        name: str,
+        key: parts.CacheKey,
+        call: frames.Call,
+        compile_it: Callable[[], Any],
+        reason: Reason,
+        detail: str,
     ) -> Any:
         before, started = frozenset(call.globals), time.perf_counter()
         result, trace = frames.traced(compile_it)
@@ -162,7 +168,13 @@ class FrameCache:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _draft(
-        self, key: parts.CacheKey, call: frames.Call, trace: frames.Trace, result: Any, added: frozenset[str], seconds: float
+        self,
+        key: parts.CacheKey,
+        call: frames.Call,
+        trace: frames.Trace,
+        result: Any,
+        added: frozenset[str],
+        seconds: float,
     ) -> Draft:
         if frames_install.guarded_code(result) is None:
             raise CannotKey(Reason.FRAME_SKIPPED, str(getattr(result, "skip_reason", "")))
@@ -237,7 +249,9 @@ class FrameCache:
         log.debug("the frame cache failed", exc_info=True)
         self._end(Failed, name, started, Reason.INTERNAL, repr(error))
 
-    def _end(self, kind: type[Any], key: str | None, started: float, reason: Reason, detail: str = "", remedy: str = "") -> None:
+    def _end(
+        self, kind: type[Any], key: str | None, started: float, reason: Reason, detail: str = "", remedy: str = ""
+    ) -> None:
         outcome: Outcome = kind("frame", key, time.perf_counter() - started, reason, detail, remedy)
         self._ledger.add(outcome)
         log.info("aot_cache: frame: %s", outcome)

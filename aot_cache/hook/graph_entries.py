@@ -85,7 +85,9 @@ def check_belongs(manifest: Manifest, key: CacheKey) -> None:
         raise ForeignEntry(f"the entry says it is of key {manifest.key}, not {key.digest}")
 
 
-def revive(opened: Envelope, pending: Pending, request: aot.Request, fetch: native.Fetch) -> tuple[aot.Loaded, list[str]]:
+def revive(
+    opened: Envelope, pending: Pending, request: aot.Request, fetch: native.Fetch
+) -> tuple[aot.Loaded, list[str]]:
     """The entry's compiled function, and why kernels, if any, were compiled again.
 
     Raises:

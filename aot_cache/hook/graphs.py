@@ -224,7 +224,13 @@ class GraphCache:
 
     # -- the edge ------------------------------------------------------------------------------------------------------
 
-    def _fail_open(self, do: Callable[[], T], otherwise: Callable[[Exception], T], key: str | None = None, started: float | None = None) -> T:
+    def _fail_open(
+        self,
+        do: Callable[[], T],
+        otherwise: Callable[[Exception], T],
+        key: str | None = None,
+        started: float | None = None,
+    ) -> T:
         """`do()`, or what `otherwise` makes of its exception; the exception itself becomes an outcome."""
         started = time.perf_counter() if started is None else started
         try:

@@ -58,9 +58,9 @@ def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
     found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
-    for name, identity in (identities(found, identify) | process_code(identify)).items():
-        encoder.value((name, identity))
-        summary[name] = identity
+    for name, known in (identities(found, identify) | process_code(identify)).items():
+        encoder.value((name, known))
+        summary[name] = known
     return KeyPart.of("compiler", encoder.bytes(), summary)
 
 

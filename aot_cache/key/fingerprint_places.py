@@ -93,7 +93,8 @@ def lists_attributes(code: CodeType) -> bool:
     if code.co_filename.startswith(_TORCH):
         return False
     return any(
-        not _LISTING.isdisjoint((*part.co_names, *(c for c in part.co_consts if type(c) is str))) for part in parts(code)
+        not _LISTING.isdisjoint((*part.co_names, *(c for c in part.co_consts if type(c) is str)))
+        for part in parts(code)
     )
 
 

@@ -28,7 +28,9 @@ def inputs_part(inputs: Sequence[Any], symbols: tensors.Symbols, identify: Calla
     encoder.value(layout)
     encoder.value(symbols.settings())
     if layout:
-        summary["shared storage"] = "; ".join(" ".join(f"{index}:[{place}]" for index, place in group) for group in layout)
+        summary["shared storage"] = "; ".join(
+            " ".join(f"{index}:[{place}]" for index, place in group) for group in layout
+        )
     summary |= {f"symbol {name}": text for name, text in symbols.settings().items()}
     return KeyPart.of("inputs", encoder.bytes(), summary)
 

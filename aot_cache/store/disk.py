@@ -1,8 +1,8 @@
 """The store on a local disk: small values in diskcache's SQLite table, large ones in files that its rows name.
 
-    cache.db        the index, and values below INLINE_BELOW bytes
-    values/ab/...   one file a value
-    locks/          see locks.py
+cache.db        the index, and values below INLINE_BELOW bytes
+values/ab/...   one file a value
+locks/          see locks.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Entries that gave wrong numbers, kept out of reach for whoever wants to know why.
 
-    quarantine/<name>         the entry's bytes
-    quarantine/<name>.json    what was wrong
+quarantine/<name>         the entry's bytes
+quarantine/<name>.json    what was wrong
 """
 
 from __future__ import annotations

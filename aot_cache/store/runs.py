@@ -1,6 +1,6 @@
 """What the last processes reported, beside their entries: a file of JSON lines each, the newest few of them.
 
-    runs/20260131T095959.123456Z-4711.jsonl    when the process started, and its id
+runs/20260131T095959.123456Z-4711.jsonl    when the process started, and its id
 """
 
 from __future__ import annotations

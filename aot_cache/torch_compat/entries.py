@@ -158,7 +158,9 @@ def alias_guards(since: int, sources: Sequence[Any]) -> list[list[Any]]:
         if isinstance(guard, DuplicateInputs):
             plain.append(["duplicate", at(guard.input_source_a), at(guard.input_source_b)])
         elif isinstance(guard, StorageOverlap):
-            plain.append(["overlap", *([at(s) for s in g] for g in (guard.overlapping_sources, guard.non_overlapping_sources))])
+            plain.append(
+                ["overlap", *([at(s) for s in g] for g in (guard.overlapping_sources, guard.non_overlapping_sources))]
+            )
         else:
             raise NotSerializable(f"an alias guard of type {type(guard).__name__}")
     return plain

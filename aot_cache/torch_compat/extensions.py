@@ -106,7 +106,9 @@ def _kernels(name: str, defined: bool) -> tuple[dict[str, Any], dict[str, str]]:
             if defined and file == _THEIR_OWN:
                 continue
             if key not in known:
-                raise UnknownKernel(f"operator {name}: its {key} kernel was registered before it could be seen ({file})")
+                raise UnknownKernel(
+                    f"operator {name}: its {key} kernel was registered before it could be seen ({file})"
+                )
             if not _is_fake(known[key].function):
                 python[key] = known[key].function
         else:

@@ -192,7 +192,9 @@ def _skip_guards(original: Callable[..., Any], context: Any, *args: Any, **kwarg
     return original(context, *args, **kwargs)
 
 
-def _build_guards(original: Callable[..., Any], manager: Any, code: Any, output_graph: Any, *args: Any, **kwargs: Any) -> None:
+def _build_guards(
+    original: Callable[..., Any], manager: Any, code: Any, output_graph: Any, *args: Any, **kwargs: Any
+) -> None:
     if (trace := _TRACE.get()) is not None:
         trace.seen = frames_guards.look(output_graph)
     original(manager, code, output_graph, *args, **kwargs)

@@ -118,14 +118,19 @@ def _argument(value: Any, guard: Any, table: Table) -> Any:
 def _sizes(found: Mapping[str, Any]) -> dict[str, Any]:
     from torch._dynamo.guards import convert_to_concrete_values
 
-    return {name: [None if n is None else int(n) for n in convert_to_concrete_values(dims)] for name, dims in found.items()}
+    return {
+        name: [None if n is None else int(n) for n in convert_to_concrete_values(dims)] for name, dims in found.items()
+    }
 
 
 def _alias(guard: Any, table: Table) -> list[Any]:
     if isinstance(guard, DuplicateInputs):
         return ["duplicate", table.add(guard.input_source_a), table.add(guard.input_source_b)]
     if isinstance(guard, StorageOverlap):
-        return ["overlap", *([table.add(s) for s in g] for g in (guard.overlapping_sources, guard.non_overlapping_sources))]
+        return [
+            "overlap",
+            *([table.add(s) for s in g] for g in (guard.overlapping_sources, guard.non_overlapping_sources)),
+        ]
     raise UnknownGuard(f"an alias guard of type {type(guard).__name__}")
 
 

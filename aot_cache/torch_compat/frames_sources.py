@@ -51,7 +51,9 @@ class Table:
             kind = type(source)
             if kind.__name__ not in _KNOWN or kind is not getattr(_module(), kind.__name__, None):
                 raise UnknownSource(f"a source of kind {kind.__name__} ({describe(source)})")
-            fields = {f.name: self._field(getattr(source, f.name), source) for f in dataclasses.fields(source) if f.init}
+            fields = {
+                f.name: self._field(getattr(source, f.name), source) for f in dataclasses.fields(source) if f.init
+            }
             self.rows.append([kind.__name__, fields])
             number = self._known[source] = len(self.rows) - 1
         return number

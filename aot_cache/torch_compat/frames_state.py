@@ -84,7 +84,8 @@ def active() -> str:
         "functorch": retrieve_all_functorch_interpreters(),
         "forward-mode differentiation": torch.autograd.forward_ad._current_level >= 0,
         "a saved-tensors hook": top_saved_tensors_hooks(),
-        "compiled autograd": compiled_autograd.compiled_autograd_enabled or compiled_autograd.in_compiled_autograd_region,
+        "compiled autograd": compiled_autograd.compiled_autograd_enabled
+        or compiled_autograd.in_compiled_autograd_region,
         "torch.distributed": torch.distributed.is_available() and torch.distributed.is_initialized(),
         "a bytecode hook": convert_frame._bytecode_hooks,
         "torch's own precompile": config.caching_precompile,
@@ -106,7 +107,12 @@ def marks(function: Any) -> list[str]:
     from torch._dynamo import trace_rules
 
     found = []
-    for name in ("_allowed_callable_ids", "_disallowed_callable_ids", "_nonstrict_trace_callable_ids", "_leaf_function_ids"):
+    for name in (
+        "_allowed_callable_ids",
+        "_disallowed_callable_ids",
+        "_nonstrict_trace_callable_ids",
+        "_leaf_function_ids",
+    ):
         # The sets are filled when they are first used; before that nobody has added to them.
         ids = getattr(getattr(trace_rules, name, None), "function_ids", None)
         if ids is not None and id(function) in ids:

@@ -55,7 +55,11 @@ class Patches:
         foreign = []
         while self._done:
             owner, name, old, ours = self._done.pop()
-            now = inspect.getattr_static(owner, name, _ABSENT) if isinstance(owner, type) else getattr(owner, name, _ABSENT)
+            now = (
+                inspect.getattr_static(owner, name, _ABSENT)
+                if isinstance(owner, type)
+                else getattr(owner, name, _ABSENT)
+            )
             if now is not ours and now != ours:
                 foreign.append(f"{getattr(owner, '__name__', owner)}.{name}")
             elif old is _ABSENT:

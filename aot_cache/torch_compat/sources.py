@@ -45,7 +45,9 @@ def changed(root: str, paths: list[str], record: str) -> dict[str, str]:
     for path in paths:
         name = f"{os.path.basename(root)}/{os.path.relpath(path, root).replace(os.sep, '/')}"
         with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256") if hasattr(hashlib, "file_digest") else hashlib.sha256(file.read())
+            digest = (
+                hashlib.file_digest(file, "sha256") if hasattr(hashlib, "file_digest") else hashlib.sha256(file.read())
+            )
         text = "sha256=" + base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
         if listed.get(name) not in (None, "", text):
             found[name] = text

@@ -86,7 +86,10 @@ def describe(tensor: torch.Tensor, symbols: Symbols) -> dict[str, Any]:
         "conj": tensor.is_conj(),
         "neg": tensor.is_neg(),
         "inference": tensor.is_inference(),
-        "static": [bool(getattr(tensor, "_is_inductor_static", False)), getattr(tensor, "_dynamo_static_input_type", None)],
+        "static": [
+            bool(getattr(tensor, "_is_inductor_static", False)),
+            getattr(tensor, "_dynamo_static_input_type", None),
+        ],
         "dynamic": _dynamic_marks(tensor),
     }
     if tensor.layout is torch.strided:

@@ -54,5 +54,7 @@ def _record_digest(record: str) -> str:
     import hashlib
 
     # Bytecode, installer files and scripts (which name their interpreter) differ between installations of one wheel.
-    lines = [line for line in record.splitlines() if "sha256=" in line and not re.search(r"\.pyc,|\.dist-info/|^\.\./", line)]
+    lines = [
+        line for line in record.splitlines() if "sha256=" in line and not re.search(r"\.pyc,|\.dist-info/|^\.\./", line)
+    ]
     return hashlib.blake2b("\n".join(sorted(lines)).encode(), digest_size=16).hexdigest()

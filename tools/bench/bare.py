@@ -36,7 +36,10 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     raw: dict[str, Any] = {}
     for model in arguments.models:
         raw[model] = _measure(model, arguments.rounds)
-    rows = [[model, *(report.spread(found[way]) for way in ("torch", "ours")), _ratio(found)] for model, found in raw.items()]
+    rows = [
+        [model, *(report.spread(found[way]) for way in ("torch", "ours")), _ratio(found)]
+        for model, found in raw.items()
+    ]
     return report.table(["bare machine", "torch's archive, seconds", "ours, seconds", "torch / ours"], rows), raw
 
 
@@ -61,7 +64,11 @@ def _make(model: str, way: str, top: Path) -> Path:
     """Compile once, cold, and put what was compiled into an archive."""
     home, archive = top / f"cold-{way}", top / f"archive-{way}"
     env = child.environment(home, AOT_CACHE="1" if way == "ours" else "0")
-    child.run_json([sys.executable, str(CHILD), model, "save" if way == "torch" else "step", str(archive)], f"{model} {way}, cold", env)
+    child.run_json(
+        [sys.executable, str(CHILD), model, "save" if way == "torch" else "step", str(archive)],
+        f"{model} {way}, cold",
+        env,
+    )
     if way == "ours":
         _cli(["export", str(archive)], env)
     return archive

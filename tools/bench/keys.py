@@ -68,7 +68,15 @@ def _starts(top: Path, rounds: int) -> list[dict[str, Any]]:
 
 
 def _keys_text(rows: list[list[dict[str, Any]]]) -> str:
-    header = ["nodes", "inputs", "first key, ms", "again, ms", "again, us/node", "graph part, us/node", "inputs part, us/input"]
+    header = [
+        "nodes",
+        "inputs",
+        "first key, ms",
+        "again, ms",
+        "again, us/node",
+        "graph part, us/node",
+        "inputs part, us/input",
+    ]
     return report.table(header, [_keys_row(results) for results in rows])
 
 

@@ -23,8 +23,12 @@ import runs  # noqa: E402
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="soundness", description="Try changes that a cache must see or must not mind.")
-    parser.add_argument("--only", action="append", metavar="NAME", help="changes whose name contains NAME; may be repeated")
+    parser = argparse.ArgumentParser(
+        prog="soundness", description="Try changes that a cache must see or must not mind."
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="changes whose name contains NAME; may be repeated"
+    )
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the temporary directory and print its path")
     parser.add_argument("--torch", action="store_true", help="tell instead after which changes torch's caches go wrong")

@@ -132,7 +132,9 @@ def _judge_values(verdict: Verdict) -> None:
         verdict.problems.append(f"wrong values: {after['shown']}, without a cache {reference['shown']}")
     if seen["again"]["values"] != seen["before"]["values"]:
         verdict.unsound = True
-        verdict.problems.append(f"wrong values when unchanged: {seen['again']['shown']}, at first {seen['before']['shown']}")
+        verdict.problems.append(
+            f"wrong values when unchanged: {seen['again']['shown']}, at first {seen['before']['shown']}"
+        )
     if (seen["before"]["values"] == reference["values"]) != change.equal:
         verdict.unsound = True
         verdict.problems.append("the change does not matter" if not change.equal else "the change matters after all")

@@ -45,7 +45,11 @@ def run(name: str, path: str) -> dict[str, Any]:
     before, ambient, started = len(aot_cache.events()), _ambient(), time.perf_counter()
     try:
         values = list(_load(name, path).run())
-        error = "" if _ambient() == ambient or "SOUNDNESS_PROCESS" in os.environ else "the program left a global setting changed"
+        error = (
+            ""
+            if _ambient() == ambient or "SOUNDNESS_PROCESS" in os.environ
+            else "the program left a global setting changed"
+        )
     except Exception:
         values, error = [], traceback.format_exc(limit=-3, chain=False)[-1500:]
     return {

@@ -44,7 +44,9 @@ def other(name: str, row: str, text: str, *edits: tuple[str, str], equal: bool =
     return Change(name, row, Expect.OTHER_KEY, program(text), _edited(program(text), edits), equal=equal)
 
 
-def same(name: str, text: str, *edits: tuple[str, str], env: Mapping[str, str] | None = None, place: str = "") -> Change:
+def same(
+    name: str, text: str, *edits: tuple[str, str], env: Mapping[str, str] | None = None, place: str = ""
+) -> Change:
     """A change that does not matter: what is stored must be used."""
     after = _edited(program(text), edits)
     return Change(name, "neutral", Expect.SAME_KEY, program(text), after, env or {}, place, equal=True)

@@ -88,7 +88,7 @@ def library_digest(module: ModuleType) -> str | None:
         stat = os.stat(file)
     except OSError:
         return None
-    return _file_digest(file, stat.st_size, stat.st_mtime_ns) 
+    return _file_digest(file, stat.st_size, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=64)

@@ -44,7 +44,9 @@ def run():
 """
 
 # The dtype is only read while AOTAutograd traces.
-OPAQUE_AUTOCAST = IN_GRAPH.replace("def f(", "@torch._dynamo.allow_in_graph\ndef f(").replace("(f)", "(lambda x, w: f(x, w))")
+OPAQUE_AUTOCAST = IN_GRAPH.replace("def f(", "@torch._dynamo.allow_in_graph\ndef f(").replace(
+    "(f)", "(lambda x, w: f(x, w))"
+)
 
 ATTENTION = """
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -91,10 +93,21 @@ CHANGES = [
     other("no_grad", MODE, CALL, ("if True", "with torch.no_grad()")),
     other("inference_mode", MODE, CALL, ("if True", "with torch.inference_mode()")),
     other("autocast", AUTOCAST, CALL, ("if True", 'with torch.autocast("cpu")')),
-    other("autocast_dtype", AUTOCAST, CALL.replace("if True", 'with torch.autocast("cpu", dtype=torch.bfloat16)'), ("bfloat16", "float16")),
+    other(
+        "autocast_dtype",
+        AUTOCAST,
+        CALL.replace("if True", 'with torch.autocast("cpu", dtype=torch.bfloat16)'),
+        ("bfloat16", "float16"),
+    ),
     other("autocast_dtype_in_graph", AUTOCAST, IN_GRAPH, ("torch.bfloat16", "torch.float16")),
     other("autocast_dtype_in_opaque_code", AUTOCAST, OPAQUE_AUTOCAST, ("torch.bfloat16", "torch.float16")),
-    other("autocast_cache", AUTOCAST, CALL.replace("if True", 'with torch.autocast("cpu")'), ('autocast("cpu")', 'autocast("cpu", cache_enabled=False)'), equal=True),
+    other(
+        "autocast_cache",
+        AUTOCAST,
+        CALL.replace("if True", 'with torch.autocast("cpu")'),
+        ('autocast("cpu")', 'autocast("cpu", cache_enabled=False)'),
+        equal=True,
+    ),
     _setting("default_dtype", MODE, "torch.set_default_dtype", "torch.float64"),
     _setting("deterministic", MODE, "torch.use_deterministic_algorithms", "True"),
     _setting("matmul_precision", SWITCH, "torch.set_float32_matmul_precision", "'medium'"),

@@ -188,7 +188,9 @@ CHANGES = [
     other("autograd_function_forward", FUNCTION, AUTOGRAD_FUNCTION, ("return x * factor", "return x * factor + 1")),
     other("autograd_function_backward", FUNCTION, AUTOGRAD_FUNCTION, ("grad * ctx.factor", "grad * ctx.factor * 3")),
     other("autograd_function_constant", FUNCTION, AUTOGRAD_FUNCTION, ("(x, 2.0)", "(x, 3.0)")),
-    other("opaque_autograd_function", FUNCTION, OPAQUE_AUTOGRAD_FUNCTION, ("grad * ctx.factor", "grad * ctx.factor * 3")),
+    other(
+        "opaque_autograd_function", FUNCTION, OPAQUE_AUTOGRAD_FUNCTION, ("grad * ctx.factor", "grad * ctx.factor * 3")
+    ),
     other("policy", POLICY, SELECTIVE, ("torch.ops.aten.mm.default,", "torch.ops.aten.sin.default,"), equal=True),
     other("policy_hash", POLICY, SELECTIVE, ('"constant"', '"other"'), equal=True),
     other("hook_pack", HOOKS, SAVED_TENSORS, ("return x * 2", "return x * 4")),

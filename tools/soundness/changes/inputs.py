@@ -76,7 +76,9 @@ CHANGES = [
     other("shape", META, CALL, ("torch.ones(4, 4), ", "torch.ones(1, 4), "), equal=True),
     other("stride", META, CALL, ("(f)(x, y)", "(f)(x, y.t())")),
     other("requires_grad", META, CALL, ("(f)(x, y)", "(f)(x.requires_grad_(), y)")),
-    other("conjugate", META, CALL.replace("torch.ones(4, 4)", "torch.full((4, 4), 1j)"), ("(f)(x, y)", "(f)(x.conj(), y)")),
+    other(
+        "conjugate", META, CALL.replace("torch.ones(4, 4)", "torch.full((4, 4), 1j)"), ("(f)(x, y)", "(f)(x.conj(), y)")
+    ),
     other("negative_bit", META, CALL, ("(f)(x, y)", "(f)(torch.full((4, 4), 1j).conj().imag, y)")),
     other("parameter", META, CALL, ("(f)(x, y)", "(f)(torch.nn.Parameter(x, False), y)"), equal=True),
     other("overlapping_views", ALIAS, VIEWS, ("base[5:8]", "base[2:5]")),

@@ -87,14 +87,29 @@ _CHANGES = [
     same("attribute_renamed", NET, ("self.first", "self.last"), ('"scale"', '"factor"'), ("self.scale", "self.factor")),
     same("intermediate_renamed", NET, ("hidden", "something")),
     same("class_renamed", NET, ("Net", "Network")),
-    same("function_renamed", NET, ("def forward(self, x):", "def forward(self, x):\n        return self.work(x)\n\n    def work(self, x):")),
-    same("lines_shifted", NET, ("class Net", "# A comment.\n\n\nclass Net"), ("        hidden", "        # Another.\n\n        hidden")),
+    same(
+        "function_renamed",
+        NET,
+        ("def forward(self, x):", "def forward(self, x):\n        return self.work(x)\n\n    def work(self, x):"),
+    ),
+    same(
+        "lines_shifted",
+        NET,
+        ("class Net", "# A comment.\n\n\nclass Net"),
+        ("        hidden", "        # Another.\n\n        hidden"),
+    ),
     same("statement_split", NET, ("torch.relu(self.first(x))", "self.first(x)\n        hidden = torch.relu(hidden)")),
     same("file_moved", NET, place="elsewhere"),
     same("identified_code_moved", IDENTIFIED, place="elsewhere"),
-    same("identified_lines_shifted", IDENTIFIED, ("def helper(x):", '# A comment.\n\n\ndef helper(x):\n    # Another.')),
+    same(
+        "identified_lines_shifted", IDENTIFIED, ("def helper(x):", "# A comment.\n\n\ndef helper(x):\n    # Another.")
+    ),
     same("unused_global", IDENTIFIED, ("UNUSED = 1", "UNUSED = 2")),
-    same("unrelated_operator", IDENTIFIED, ("UNUSED = 1", "torch.library.custom_op('NS::more', lambda: None, mutates_args=(), schema='() -> ()')")),
+    same(
+        "unrelated_operator",
+        IDENTIFIED,
+        ("UNUSED = 1", "torch.library.custom_op('NS::more', lambda: None, mutates_args=(), schema='() -> ()')"),
+    ),
     same("annotations", IDENTIFIED, ("def helper(x):", "def helper(x: 'Tensor') -> 'Tensor':")),
     same("unordered_code", UNORDERED, env={"PYTHONHASHSEED": "17"}),
     same("symbols", SYMBOLS, ("x, y: torch.mm(x, y)", "a, b: torch.mm(a, b)")),
@@ -107,14 +122,23 @@ _CHANGES = [
     same("language_and_time_zone", NET, env={"LANG": "C", "LC_ALL": "C", "TZ": "UTC"}),
     same("compile_threads", NET, env={"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
     same("search_path", IDENTIFIED, env={"PATH": "/usr/local/bin:/usr/bin:/bin:/nonexistent"}),
-    same("settings_of_caches", NET, env={"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": "0"}),
-    same("python_switches", NET, env={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"}),
+    same(
+        "settings_of_caches", NET, env={"TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_REMOTE_CACHE": "0"}
+    ),
+    same(
+        "python_switches",
+        NET,
+        env={"PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1", "PYTHONWARNINGS": "ignore"},
+    ),
 ]
 
 
 def _named(change: Change) -> Change:
     space = f"snd_{change.name}"
-    fields = {"before": change.before.replace("NS::", f"{space}::"), "after": change.after.replace("NS::", f"{space}::")}
+    fields = {
+        "before": change.before.replace("NS::", f"{space}::"),
+        "after": change.after.replace("NS::", f"{space}::"),
+    }
     return Change(**{**vars(change), **fields})
 
 

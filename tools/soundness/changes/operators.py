@@ -216,7 +216,13 @@ _CHANGES = [
     other("op_backward_context", ROW, OPERATOR, ("for_backward(inputs[0])", "for_backward(output)")),
     other("op_vmap", ROW, OPERATOR, ("return scale(x), in_dims[0]", "return scale(scale(x)), in_dims[0]")),
     other("op_device_kernel", ROW, OPERATOR, ("def f(x)", "scale.register_kernel('cpu')(lambda x: x * 7)\ndef f(x)")),
-    other("op_tags", SCHEMA, OPERATOR, ("mutates_args=()", "mutates_args=(), tags=(torch.Tag.flexible_layout,)"), equal=True),
+    other(
+        "op_tags",
+        SCHEMA,
+        OPERATOR,
+        ("mutates_args=()", "mutates_args=(), tags=(torch.Tag.flexible_layout,)"),
+        equal=True,
+    ),
     other(
         "op_effect",
         SCHEMA,
@@ -232,12 +238,27 @@ _CHANGES = [
     other("op_library_backward", ROW, LIBRARY_OPERATOR, ("torch.mm(grad, grad)", "torch.mm(grad, grad.t())")),
     other("op_library_fake", ROW, LIBRARY_OPERATOR, ("torch.empty_like(x)", "x.new_empty(x.shape)"), equal=True),
     other("op_mutated_argument", SCHEMA, MUTATING, ('("x",)', '("x", "y")'), ("x.copy_(y)", "x.copy_(y); y.zero_()")),
-    other("op_schema_default", SCHEMA, MUTATING, ("x: Tensor, y: Tensor)", "x: Tensor, y: Tensor, n: int = 0)"), ("_(x, y)", "_(x, y, n=0)"), equal=True),
+    other(
+        "op_schema_default",
+        SCHEMA,
+        MUTATING,
+        ("x: Tensor, y: Tensor)", "x: Tensor, y: Tensor, n: int = 0)"),
+        ("_(x, y)", "_(x, y, n=0)"),
+        equal=True,
+    ),
     other("op_dispatch_rule", ROW, DECOMPOSED, ("torch.mm(*args, *args)", "torch.mm(*args, args[0].t())")),
     other("op_triton", ROW, TRITON_OPERATOR, ("torch.mm(x, x)", "torch.mm(x, x.t())")),
     other("aten_override", ROW, OVERRIDE, ("torch.mm(x, w)", "torch.mm(w, x)")),
-    other("aten_override_added", ROW, OVERRIDE, ('        lib.impl("linear", mine, "CompositeImplicitAutograd")\n', "")),
-    bypassed("op_kernel_unseen", ROW, UNSEEN, "its CompositeImplicitAutograd kernel was registered before", ("torch.mm(x, x)", "torch.mm(x, x.t())")),
+    other(
+        "aten_override_added", ROW, OVERRIDE, ('        lib.impl("linear", mine, "CompositeImplicitAutograd")\n', "")
+    ),
+    bypassed(
+        "op_kernel_unseen",
+        ROW,
+        UNSEEN,
+        "its CompositeImplicitAutograd kernel was registered before",
+        ("torch.mm(x, x)", "torch.mm(x, x.t())"),
+    ),
     bypassed("op_unidentified", ROW, UNIDENTIFIED, "finds what it uses at run time"),
 ]
 CHANGES = [_named(change) for change in _CHANGES]

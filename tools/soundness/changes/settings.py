@@ -179,14 +179,40 @@ REGISTRATION = "torch._decomp.decomposition_table[torch.ops.aten.tan.default] = 
 COS_TO_EXP = ("aten.cos.default", "aten.exp.default")
 CHANGES = [
     other("inductor_setting", CONFIG, CALL, ('"max_autotune": False', '"max_autotune": True'), equal=True),
-    other("functorch_setting", CONFIG, CALL, ('"aggressive_recomputation": False', '"aggressive_recomputation": True'), equal=True),
-    other("cache_key_tag", CONFIG, CALL, ("inductor.patch", 'torch.compiler.config.patch(cache_key_tag="mine"), inductor.patch'), equal=True),
-    other("options", CONFIG, CALL, ("torch.mm(x, x))", 'torch.mm(x, x), options={"epilogue_fusion": False})'), equal=True),
+    other(
+        "functorch_setting",
+        CONFIG,
+        CALL,
+        ('"aggressive_recomputation": False', '"aggressive_recomputation": True'),
+        equal=True,
+    ),
+    other(
+        "cache_key_tag",
+        CONFIG,
+        CALL,
+        ("inductor.patch", 'torch.compiler.config.patch(cache_key_tag="mine"), inductor.patch'),
+        equal=True,
+    ),
+    other(
+        "options", CONFIG, CALL, ("torch.mm(x, x))", 'torch.mm(x, x), options={"epilogue_fusion": False})'), equal=True
+    ),
     other("pass_with_constant_uuid", PASSES, PASS, COS_TO_EXP),
     other("pass_whose_uuid_changed", PASSES, PASS, ('"constant"', '"other"'), equal=True),
     other("joint_pass", META, JOINT, COS_TO_EXP),
-    other("partitioner_with_constant_uuid", PASSES, PARTITIONER, ("default_partition(graph", "min_cut_rematerialization_partition(graph"), equal=True),
-    other("solver_with_constant_uuid", PASSES, SOLVER, ("list(range(len(memory))), []", "[], list(range(len(memory)))"), equal=True),
+    other(
+        "partitioner_with_constant_uuid",
+        PASSES,
+        PARTITIONER,
+        ("default_partition(graph", "min_cut_rematerialization_partition(graph"),
+        equal=True,
+    ),
+    other(
+        "solver_with_constant_uuid",
+        PASSES,
+        SOLVER,
+        ("list(range(len(memory))), []", "[], list(range(len(memory)))"),
+        equal=True,
+    ),
     dataclasses.replace(
         other("decomposition_in_a_table_of_torch", TABLES, REGISTERED, ("def run", REGISTRATION), equal=True),
         env={"SOUNDNESS_PROCESS": "decomposition_in_a_table_of_torch"},
