@@ -1,4 +1,7 @@
-"""Compiled results to sections and back: the only pickle, and it rebuilds nothing but what is on its list."""
+"""Compiled results to sections and back: the only pickle, and it rebuilds nothing but what is on its list.
+
+The list keeps accidents and foreign data out. It is no defence against an attacker: an entry is code that a hit runs.
+"""
 
 from __future__ import annotations
 
