@@ -22,6 +22,7 @@ VARIABLES = {
     "assert_hit": "AOT_CACHE_ASSERT_HIT",
     "wait": "AOT_CACHE_WAIT",
     "verify": "AOT_CACHE_VERIFY",
+    "frames": "AOT_CACHE_FRAMES",
 }
 # By field: text, the value it stands for, and another text with another value.
 GOOD: dict[str, tuple[str, Any, str]] = {
@@ -32,6 +33,7 @@ GOOD: dict[str, tuple[str, Any, str]] = {
     "assert_hit": ("1", True, "0"),
     "wait": ("2.5", 2.5, "3"),
     "verify": ("0.25", 0.25, "1"),
+    "frames": ("1", True, "0"),
 }
 BAD: dict[str, list[Any]] = {
     "enabled": ["2", "maybe", "-1", "0.0"],
@@ -41,11 +43,12 @@ BAD: dict[str, list[Any]] = {
     "assert_hit": ["2", "yes please"],
     "wait": ["-1", "nan", "inf", "soon", "1s"],
     "verify": ["-0.1", "1.01", "nan", "inf", "always", "50%"],
+    "frames": ["2", "maybe", "01"],
 }
 ALLOWED = {
     "enabled": "0 or 1", "directory": "the path of a directory", "size_limit": "10GB, 500MB",
     "mode": "readwrite, readonly, refresh", "assert_hit": "0 or 1", "wait": "at least 0",
-    "verify": "from 0 (no hit) to 1 (every hit)",
+    "verify": "from 0 (no hit) to 1 (every hit)", "frames": "0 or 1",
 }  # fmt: skip
 FIELDS = list(VARIABLES)
 

@@ -26,7 +26,7 @@ Inductor and functorch configuration|functorch `joint_custom_pass`, node meta|In
 monkey patches|CPU features|neutral
 """
 # Kinds after which torch's own caches, which are on by default, go on with what the first process compiled.
-FALSE_HITS_OF_TORCH = ["opaque_in_checkpoint", "op_backward", "op_composite_kernel", "joint_pass", "overlapping_views"]
+FALSE_HITS_OF_TORCH = ["opaque_in_checkpoint", "op_backward", "op_composite_kernel", "joint_pass"]
 FALSE_HITS_OF_TORCH += ["lowering", "pattern_replacement"]
 
 

@@ -24,6 +24,7 @@ class Pending:
     symbols: dict[str, str]
     sources: Any
     alias_guards_before: int
+    shape_facts_before: tuple[int, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,7 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     seconds = entries.seconds(entry)
     seconds["backward"] = seconds["backward"] or (backward_seconds if entries.kind(entry) == "training" else 0.0)
     entries.set_backward_seconds(entry, seconds["backward"])
+    entries.require_no_hidden_guards(pending.shape_facts_before, pending.symbols)
     alias_guards = entries.alias_guards(pending.alias_guards_before, pending.sources)
     entries.prepare(entry)
     texts = entries.take_texts(entry)

@@ -90,7 +90,12 @@ class GraphCache:
                     return self._end(Refused, None, started, Reason.DIRECTORY, str(error))
                 return self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
             request.notes["pending"] = Pending(
-                key, entries.graph_name(request.graph), symbols.names, request.sources, entries.alias_guard_count()
+                key,
+                entries.graph_name(request.graph),
+                symbols.names,
+                request.sources,
+                entries.alias_guard_count(),
+                entries.shape_facts(),
             )
             request.notes["started"] = started
             return aot.PREFIX + key.digest

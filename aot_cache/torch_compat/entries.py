@@ -179,6 +179,37 @@ def add_alias_guards(plain: Sequence[Sequence[Any]], sources: Sequence[Any]) -> 
         context.guards_context.aotautograd_guards.append(guard)
 
 
+# It may also specialise on a number that the graph reads from data (a NumPy scalar): such a symbol is no input of the
+# graph, so that no stored guard can speak of it.
+
+
+def shape_facts() -> tuple[int, frozenset[str]]:
+    """How many shape guards there are now, and which symbols are replaced."""
+    env = _shape_env()
+    return (0, frozenset()) if env is None else (len(env.guards), frozenset(map(str, env.replacements)))
+
+
+def require_no_hidden_guards(since: tuple[int, frozenset[str]], inputs: Mapping[str, str]) -> None:
+    """Raises NotSerializable if, since `shape_facts()` was `since`, the compile assumed a value that is no input's."""
+    env = _shape_env()
+    if env is None:
+        return
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    for guard in env.guards[since[0] :]:
+        hidden = guard.expr.free_symbols - free_unbacked_symbols(guard.expr)
+        if names := sorted(str(symbol) for symbol in hidden if str(symbol) not in inputs):
+            raise NotSerializable(f"the compile assumed {guard.expr}, and {', '.join(names)} is no input of the graph")
+    for symbol, value in env.replacements.items():
+        if str(symbol) not in since[1] and str(symbol) not in inputs:
+            raise NotSerializable(f"the compile assumed {symbol} == {value}, which is no input of the graph")
+
+
+def _shape_env() -> Any:
+    context = TracingContext.try_get()
+    return None if context is None or context.fake_mode is None else context.fake_mode.shape_env
+
+
 def graph_name(graph: torch.fx.GraphModule) -> str:
     """The class of the outermost module, or the function, that the graph was captured from."""
     for node in graph.graph.nodes:
