@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..artifact import alike, envelope, native
+from ..artifact import alike, envelope
 from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
 from ..key.build import graph_key
 from ..key.encode import CannotKey
@@ -172,13 +172,12 @@ class GraphCache:
         self._fail_open(publish, lambda error: None, key)
         return True
 
-    def _for_torchs_archive(self, manifest: envelope.Manifest, name: str, data: bytes) -> None:
-        """What was loaded is in torch's portable archive as a whole, as what was compiled is."""
-        aot.add_to_portable_archive(name, data)
-        for row in manifest.extra["kernels"]["libraries"]:
-            library = self.store.get(native.store_name(row["digest"]))
-            if library is not None:
-                aot.add_to_portable_archive(native.store_name(row["digest"]), library)
+    def _fetch_library(self, name: str) -> bytes | None:
+        """A kernel library, read once; what is loaded is in torch's portable archive, as what was compiled is."""
+        library = self.store.get(name)
+        if library is not None:
+            aot.add_to_portable_archive(name, library)
+        return library
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -198,10 +197,10 @@ class GraphCache:
                 if opened.manifest.guards and not entries.holds(opened.manifest.guards, request):
                     reason = Reason.GUARD
                     continue
-                loaded, rebuilt = revive(opened, pending, request, self.store.get)
+                loaded, rebuilt = revive(opened, pending, request, self._fetch_library)
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
-                self._for_torchs_archive(opened.manifest, stored.name, data)
+                aot.add_to_portable_archive(stored.name, data)
                 request.notes["entry"] = stored.name
                 if self._verifier and self._verifier.picks(key):
                     suspect = stored.name, data, opened.manifest, pending
