@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -33,8 +34,7 @@ class Installation:
         self.cache = GraphCache(settings, self._open, LEDGER)
         seam: aot.Seam = self.cache
         self._late: list[AfterImport] = []
-        # A verified hit is compiled afresh, and so has to be traced.
-        if settings.frames and not settings.verify:
+        if settings.frames:
             kept = FrameCache(settings, self.cache, LEDGER)
             seam = Watched(self.cache, kept.published)
             self._late.append(frames.join(kept, self._patches, self._could_not_join))
@@ -72,8 +72,12 @@ class Installation:
 
     def _around_backend(self, backend: str, call: Callable[[], Any]) -> Any:
         """No graph is compiled in silence: one that never reached the cache is a bypass."""
-        before = len(LEDGER.events())
-        result = call()
+        before, trace, started = len(LEDGER.events()), frames.current(), time.perf_counter()
+        try:
+            result = call()
+        finally:
+            if trace is not None:
+                trace.backend_seconds += time.perf_counter() - started
         if len(LEDGER.events()) == before:
             switch = compiling.caching_is_off()
             reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")
