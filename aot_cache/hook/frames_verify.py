@@ -1,7 +1,7 @@
 """Verify mode for frames: a share of the hits is traced afresh, and what Dynamo makes of the frame now is compared.
 
-The call goes on with the fresh result. Names that Dynamo numbers anew in every process are told apart by what they stand
-for, not by their numbers.
+The call goes on with the fresh result. Names that Dynamo numbers anew in every process are told apart by what they
+stand for, not by their numbers.
 """
 
 from __future__ import annotations
@@ -111,8 +111,11 @@ def _described(frame: Frame) -> dict[str, Counter[str]]:
     def plain(value: Any) -> Any:
         return told[value["source"]] if isinstance(value, dict) and "source" in value else value
 
+    def guard(row: int, kind: str, given: Mapping[str, Any]) -> str:
+        return f"{told[row]} {kind} {[(name, plain(value)) for name, value in given.items()]}"
+
     texts = {
-        "guards": [f"{told[row]} {kind} { {k: plain(v) for k, v in given.items()} }" for row, kind, given in guards.guards],
+        "guards": [guard(*found) for found in guards.guards],
         "shape guards": guards.shapes,
         "aliases": [f"{kind} {_told(one, told)} {_told(other, told)}" for kind, one, other in guards.aliases],
         "fixed sizes": [f"{told[row]} {sorted(sizes.items())}" for row, sizes in guards.sizes],

@@ -130,7 +130,7 @@ class Verifier:
 def put_away(
     directory: Path, suspect: Wrong, store: Store | None, differences: Mapping[str, str]
 ) -> tuple[str, Path | None]:
-    """Move a wrong entry into quarantine; says what was done, and where the report is. store: None if it is readonly."""
+    """Move a wrong entry into quarantine; says what was done, and where the report is. No store: only reading."""
     if store is None:
         return "The entry stays where it is: the cache is open for reading only", None
     said: list[str] = []

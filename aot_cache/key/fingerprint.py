@@ -97,6 +97,7 @@ class Fingerprints:
             if fixed is not None and mine in described:
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
         described["keys"] = frames_state.dispatch_keys(value)
+        described["ranges"] = frames_state.marked_ranges(value)
         shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}] on {described['device']}"
         shown += f", strides {','.join(described.get('stride', ())) or '-'}"
         shown += ", requires grad" if described["requires_grad"] else ""

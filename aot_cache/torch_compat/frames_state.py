@@ -128,6 +128,11 @@ def dispatch_keys(tensor: torch.Tensor) -> str:
     return str(torch._C._dispatch_keys(tensor).raw_repr())
 
 
+def marked_ranges(tensor: torch.Tensor) -> list[str]:
+    """The ranges of sizes that mark_dynamic was told."""
+    return sorted(map(str, getattr(tensor, "_dynamo_dynamic_range", ())))
+
+
 def exceeds_limit(cache_size: Any, compile_id: Any) -> bool:
     """Whether Dynamo would refuse to compile this code once more."""
     from torch._dynamo.cache_size import exceeds_recompile_limit
