@@ -19,6 +19,7 @@ from aot_cache.artifact.frame import Frame
 from aot_cache.hook.frames_verify import compare
 from aot_cache.key.fingerprint import Fingerprints
 from aot_cache.key.parts import digest
+from aot_cache.store import runs
 from aot_cache.store.disk import DiskStore
 from aot_cache.torch_compat.frames_guards import Plain as Guards
 from aot_cache.torch_compat.frames_install import Plain as Result
@@ -131,6 +132,8 @@ def test_an_asserted_hit_is_about_compiling_and_a_frames_miss_is_on_record(warm:
     assert "MissAsserted" in changed["raised"]
     (why,) = (detail for kind, what, detail in changed["why"] if (kind, what) == ("Miss", "frame"))
     assert "n_layer`: 2 -> 4" in why
+    noted = [event for run in runs.runs(warm.home / "aot_cache") for event in run.events if event["kind"] == "frame"]
+    assert [event["name"] for event in noted if event["detail"] == why and event["parts"]] == ["forward"]
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
