@@ -118,7 +118,9 @@ def test_no_two_changes_are_alike() -> None:
 
 
 def test_a_fallback_that_a_compile_makes_by_itself_does_not_count() -> None:
-    op = torch.library.custom_op("registries_tests::own", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor")
+    op = torch.library.custom_op(
+        "registries_tests::own", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
     overload = op._opoverload
     usual = torch._library.utils.get_layout_constraint_tag(overload)
     torch_lowering.make_fallback(overload, torch_lowering.tag_to_layout_constraint(usual), warn=False)
