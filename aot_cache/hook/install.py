@@ -12,7 +12,7 @@ from ..errors import AotCacheError
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, frames, versions
+from ..torch_compat import aot, compilers, compiling, frames, registries, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
@@ -38,6 +38,7 @@ class Installation:
             kept = FrameCache(settings, self.cache, LEDGER)
             seam = Watched(self.cache, kept.published)
             self._late.append(frames.join(kept, self._patches, self._could_not_join))
+        registries.watch(self._patches)
         self._late += [
             aot.join(seam, self._patches, self._could_not_join),
             compilers.watch(self._patches),

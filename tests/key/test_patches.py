@@ -1,4 +1,4 @@
-"""Code of others inside torch's compiler: monkey patches, lowerings and patterns, and nothing of torch's own."""
+"""Code of others inside torch's compiler: monkey patches and patterns, and nothing of torch's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 import torch
 import torch._inductor.compile_fx as compile_fx
 import torch._inductor.graph as graph
-import torch._inductor.lowering as torch_lowering
 from torch._inductor.fx_passes import joint_graph, post_grad
 from torch._inductor.pattern_matcher import CallFunction, KeywordArg, PatternMatcherPass, register_graph_pattern
 
@@ -23,7 +22,6 @@ def test_nothing_of_torch_counts() -> None:
     joint_graph.lazy_init()
     post_grad.lazy_init()
     assert patches() == {}
-    assert lowering.user_lowerings() == {}
     assert lowering.user_patterns() == {}
     assert len(lowering._pattern_passes()) > 20
 
@@ -52,26 +50,6 @@ def test_a_patch_that_counts_calls_stays_the_same(monkeypatch: pytest.MonkeyPatc
     before = patches()
     calls.append(1)
     assert patches() == before != {}
-
-
-def test_a_lowering_of_the_user_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    def mine(x: Any) -> Any:
-        return x
-
-    monkeypatch.setitem(torch_lowering.lowerings, aten.sin.default, mine)
-    assert lowering.user_lowerings() == {"lowerings aten.sin.default 0": mine}
-
-
-def test_a_lowering_that_torch_wrapped_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_lowering, "lowerings", dict(torch_lowering.lowerings))
-
-    class Mine:
-        def __call__(self, x: Any) -> Any:
-            return x
-
-    mine = Mine()
-    torch_lowering.register_lowering(aten.tan.default, lowering_dict=torch_lowering.lowerings)(mine)
-    assert mine in lowering.user_lowerings().values()
 
 
 def test_a_pattern_of_the_user_counts() -> None:
