@@ -66,6 +66,11 @@ def store_name(digest: str) -> str:
     return f"k-{digest}"
 
 
+def library_names(table: Mapping[str, Any]) -> list[str]:
+    """The names in the store of the libraries of an entry with this table of kernels."""
+    return [store_name(str(row["digest"])) for row in table["libraries"]]
+
+
 @functools.cache
 def cpu_features() -> frozenset[str] | None:
     """What native code may use on this machine; None where that cannot be told (no /proc/cpuinfo)."""

@@ -12,12 +12,10 @@ from ..key import machine
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import NATIVE, Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, cpu, frames, versions
+from ..torch_compat import aot, compilers, compiling, cpu, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
-from .frames import FrameCache
-from .frames_graphs import Watched
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -37,6 +35,10 @@ class Installation:
         self._late: list[AfterImport] = []
         # A verified hit is compiled afresh, and so has to be traced.
         if settings.frames and not settings.verify:
+            from ..torch_compat import frames
+            from .frames import FrameCache
+            from .frames_graphs import Watched
+
             kept = FrameCache(settings, self.cache, LEDGER)
             seam = Watched(self.cache, kept.published)
             self._late.append(frames.join(kept, self._patches, self._could_not_join))
