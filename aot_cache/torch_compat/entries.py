@@ -10,6 +10,7 @@ import torch
 from torch._guards import DuplicateInputs, StorageOverlap, TracingContext
 
 from ..errors import NotSerializable
+from . import triton
 from .aot import Request
 
 REBUILDERS = frozenset(
@@ -42,6 +43,7 @@ def without_modes() -> Any:
 def prepare(entry: Any) -> None:
     """Make a fresh result ready for serialisation, as torch does before its own save."""
     entry.pre_save()
+    triton.keep_binaries_only(graphs(entry))
 
 
 def kind(entry: Any) -> str:
