@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from ..artifact import archive
 from ..errors import EnvelopeError, SettingError, StoreError
-from ..key.machine import here
+from ..key.machine import LEVELS, here, lacking
 from ..settings import Settings
 from ..store.base import LOW_WATER, Store
 from ..store.opening import open_store
@@ -121,6 +121,9 @@ def _not_newer(one: archive.Carried, store: Store) -> str:
 
 def _foreign(there: Mapping[str, str], own: Mapping[str, str]) -> str:
     """Why an entry made in the environment `there` cannot hit in this one; empty if nothing is known against it."""
+    level = there.get("cpu.level")
+    if level is not None and (level not in LEVELS or (missing := lacking(level))):
+        return f"another CPU: for {level}, " + (f"this one lacks {' '.join(missing)}" if level in LEVELS else "unknown")
     for what, names in _DIFFERENCES.items():
         for name in names:
             theirs, ours = there.get(name), own.get(name)
