@@ -13,7 +13,7 @@ from ..key import machine
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import NATIVE, Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, cpu, registries, versions
+from ..torch_compat import aot, compilers, compiling, cpu, frames, registries, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
@@ -35,7 +35,6 @@ class Installation:
         seam: aot.Seam = self.cache
         self._late: list[AfterImport] = []
         if settings.frames:
-            from ..torch_compat import frames
             from .frames import FrameCache
             from .frames_graphs import Watched
 
