@@ -94,8 +94,11 @@ class FrameCache:
         started, of = time.perf_counter(), (call.code.co_name, key.parts)
         try:
             result, trace, added = self._traced(call, compile_it)
-        except BaseException:
-            self._end(Miss, name, started, reason, detail, of=of)
+        except Exception as error:
+            if why := frames_record.gave_up(error):
+                self._end(Bypass, name, started, Reason.FRAME_SKIPPED, why, of=(of[0], ()))
+            else:
+                self._end(Miss, name, started, reason, detail, of=of)
             raise
         seconds = time.perf_counter() - started - trace.backend_seconds
         try:
