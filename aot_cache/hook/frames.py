@@ -23,6 +23,7 @@ from ..key.fingerprint_key import frame_key
 from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
+from ..store.readonly import ReadonlyStore
 from ..torch_compat import frames, frames_install, frames_state, kernels
 from . import frames_record, frames_verify
 from .graphs import GraphCache
@@ -49,6 +50,8 @@ class FrameCache:
 
     def __init__(self, settings: Settings, graphs: GraphCache, ledger: Ledger) -> None:
         self._settings, self._graphs, self._ledger = settings, graphs, ledger
+        # Comparing is no use of an entry.
+        self._looking = ReadonlyStore(settings.directory)
         self._drafts: list[Draft] = []
         self._added: dict[int, set[str]] = {}
         self._stored: dict[str, str | None] = {}
@@ -137,6 +140,7 @@ class FrameCache:
             for stored, opened in self._candidates(name, key):
                 found, change, saved = self._use(stored, opened, call)
                 if found is not None:
+                    self._graphs.store.get(stored)  # marks it as used
                     self._ledger.add(Hit("frame", name, time.perf_counter() - started, saved))
                     return found, Reason.ABSENT, ""
                 reason, detail = Reason.CHANGED, change
@@ -149,7 +153,7 @@ class FrameCache:
         found = []
         for entry in sorted(self._graphs.store.entries(f"{name}."), key=lambda e: -e.used)[:_MOST_ENTRIES]:
             try:
-                opened = envelope.Envelope(self._graphs.store.get(entry.name) or b"")
+                opened = envelope.Envelope(self._looking.get(entry.name) or b"")
                 frames_record.check_belongs(opened.manifest, key)
                 found.append((entry.name, opened))
             except AotCacheError as error:
