@@ -24,6 +24,16 @@ class Changed(AotCacheError):
 
 
 @dataclass
+class Picked(BaseException):
+    """A stored frame that agrees with the live one and is to be verified; no `except Exception` on its way keeps it."""
+
+    name: str
+    data: bytes
+    manifest: Manifest
+    frame: Frame
+
+
+@dataclass
 class Live:
     """The live frame, found to agree with a stored one."""
 
