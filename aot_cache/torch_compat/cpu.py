@@ -1,4 +1,4 @@
-"""The CPU that Inductor writes and builds kernels for: the one at hand, or a named level that other machines have too."""
+"""The CPU that Inductor writes and builds kernels for: the one at hand, or a named level that others have too."""
 
 from __future__ import annotations
 
