@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator
 from types import FunctionType
@@ -12,8 +13,8 @@ _COMPILER = ("torch._inductor", "torch._functorch", "torch._decomp")
 
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
-_Held = tuple[list[Any], list[int]]
-_seen: dict[str, tuple[Any, _Held]] = {}
+# Per namespace: its owner, its values, and the classes among them that are its own.
+_seen: dict[str, tuple[Any, list[Any], list[type]]] = {}
 _found: dict[str, dict[str, FunctionType]] = {}
 
 
@@ -28,16 +29,17 @@ def functions(wanted: Callable[[FunctionType], bool]) -> dict[str, FunctionType]
 def _look(place: str, members: Any, owner: Any, wanted: Callable[[FunctionType], bool]) -> None:
     """Look through a namespace if any value in it is another object than last time."""
     values = list(members.values())
-    ids = list(map(id, values))
     known = _seen.get(place)
-    if known is None or known[0] is not owner or known[1][1] != ids:
-        _seen[place] = (owner, (values, ids))  # the values are kept, so that their ids stay theirs
+    if known is None or known[0] is not owner or not _are_same(known[1], values):
+        classes = [] if isinstance(owner, type) else [v for v in values if type(v) is type and v.__module__ == place]
+        known = _seen[place] = (owner, values, classes)
         _found[place] = dict(_foreign(place, members, wanted))
-    if isinstance(owner, type):
-        return
-    for value in values:
-        if type(value) is type and value.__module__ == place:
-            _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
+    for inner in known[2]:
+        _look(f"{place}.{inner.__qualname__}", vars(inner), inner, wanted)
+
+
+def _are_same(old: list[Any], new: list[Any]) -> bool:
+    return len(old) == len(new) and all(map(operator.is_, old, new))
 
 
 def _foreign(place: str, members: Any, wanted: Callable[[FunctionType], bool]) -> Iterator[tuple[str, FunctionType]]:
