@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from ..torch_compat import patched
+from ..torch_compat import objects, patched, tensors
 from .callables.bytecode import Use, read
 from .callables.leaf import encode, sized, text
 from .parts import digest
@@ -34,6 +34,8 @@ class _Walk:
     def value(self, value: Any) -> bytes:
         if (known := encode(value)) is not None:
             return known
+        if type(value) is tuple:
+            return sized("tuple", *map(self.value, value))
         if isinstance(value, FunctionType):
             return self._once(value, self._function)
         if isinstance(value, functools.partial):
@@ -47,7 +49,9 @@ class _Walk:
             return self._once(value, self._class)
         if not patched.is_known(type(value)):
             return sized("instance", self._once(type(value), self._class))
-        return sized("other", text(f"{type(value).__module__}.{type(value).__qualname__}"))
+        told = None if tensors.is_tensor(value) else objects.taught(value)
+        name = told[0] if isinstance(told, tuple) else told or b""
+        return sized("other", text(f"{type(value).__module__}.{type(value).__qualname__}"), name)
 
     def _once(self, value: Any, describe: Callable[[Any], bytes]) -> bytes:
         if (number := self._seen.get(id(value))) is not None:

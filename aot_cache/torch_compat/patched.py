@@ -7,13 +7,15 @@ import operator
 import os
 import sys
 from collections.abc import Iterator
-from types import FunctionType, MethodType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 # The modules that turn a captured graph into code.
 _COMPILER = ("torch._inductor", "torch._functorch", "torch._decomp")
 
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
+
+_PLAIN = frozenset((str, int, float, bool, type(None), tuple, list, dict, set, ModuleType, BuiltinFunctionType))
 
 # Per namespace: its owner, its values, and the classes among them that are its own.
 _seen: dict[str, tuple[Any, list[Any], list[type]]] = {}
@@ -31,7 +33,12 @@ def callables() -> dict[str, Any]:
 def is_known(value: Any) -> bool:
     """Whether a function or class comes from torch, or from what torch is built on and its build stands for."""
     home = value.__globals__.get("__name__") if isinstance(value, FunctionType) else value.__module__
-    return isinstance(home, str) and home != "__main__" and home.partition(".")[0] in _KNOWN
+    return isinstance(home, str) and _is_known_home(home)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_known_home(module: str) -> bool:
+    return module != "__main__" and module.partition(".")[0] in _KNOWN
 
 
 def _look(place: str, members: Any, owner: Any) -> None:
@@ -52,6 +59,8 @@ def _are_same(old: list[Any], new: list[Any]) -> bool:
 
 def _foreign(place: str, members: Any) -> Iterator[tuple[str, Any]]:
     for name, value in list(members.items()):
+        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members:
+            continue  # nearly all
         value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
         value = value.fget if type(value) is property else value
         if _is_foreign(value, members) and not (isinstance(value, type) and _is_imported(value)):

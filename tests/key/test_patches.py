@@ -115,6 +115,9 @@ def calls_a_helper(*args: Any) -> int:
 PATCHES: dict[str, Any] = {
     "closure": with_constant(2),
     "other closure": with_constant(3),
+    "operator": with_constant(aten.sin.default),
+    "other operator": with_constant((aten.cos.default,)),
+    "dtype in a tuple": with_constant((torch.float32, aten.sin.default)),
     "partial": functools.partial(with_constant(2), 1),
     "partial of another": functools.partial(with_constant(3), 1),
     "partial with another argument": functools.partial(with_constant(3), 2),
