@@ -247,7 +247,7 @@ CHANGES = [
     ),
     other("lowering", TABLES, LOWERING, COS_TO_EXP),
     other("lowering_body", TABLES, LOWERING, ("return other(x)", "return other(other(x))")),
-    other("lowering_of_another_operator", TABLES, RULES, ("    pass", "    rules[op] = rules[other]")),
+    other("lowering_of_another_operator", TABLES, RULES, ("    pass", "    rules[op] = rules[other]"), equal=True),
     other("fallback", TABLES, RULES, ("    pass", f"    {FALLBACK}"), equal=True),
     other("inputs_to_realize", TABLES, RULES, ("    pass", "    lowering.add_needs_realized_inputs(op)"), equal=True),
     other("pattern_replacement", TABLES, PATTERN, COS_TO_EXP),
