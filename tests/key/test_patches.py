@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -78,3 +79,82 @@ def test_callable_objects_in_a_closure_of_torch_are_found() -> None:
     mine = Mine()
     wrapped = torch._disable_dynamo(mine)
     assert list(compilers.foreign_callables(wrapped)) == [mine]
+
+
+def patched(monkeypatch: pytest.MonkeyPatch, value: Any) -> dict[str, str]:
+    with monkeypatch.context() as inner:
+        inner.setattr(graph, "is_wordsize", value, raising=False)
+        return patches()
+
+
+def with_constant(constant: Any) -> Callable[..., Any]:
+    return lambda *args: constant
+
+
+class Callable_:
+    def __init__(self, result: int = 1) -> None:
+        self.result = result
+
+    def __call__(self, *args: Any) -> int:
+        return 1
+
+
+class Other_(Callable_):
+    def __call__(self, *args: Any) -> int:
+        return 2
+
+
+def helper() -> int:
+    return 1
+
+
+def calls_a_helper(*args: Any) -> int:
+    return helper()
+
+
+PATCHES: dict[str, Any] = {
+    "closure": with_constant(2),
+    "other closure": with_constant(3),
+    "operator": with_constant(aten.sin.default),
+    "other operator": with_constant((aten.cos.default,)),
+    "dtype in a tuple": with_constant((torch.float32, aten.sin.default)),
+    "partial": functools.partial(with_constant(2), 1),
+    "partial of another": functools.partial(with_constant(3), 1),
+    "partial with another argument": functools.partial(with_constant(3), 2),
+    "object": Callable_(),
+    "object of another class": Other_(),
+    "class": Callable_,
+    "another class": Other_,
+    "method": Callable_().__call__,
+    "function with a helper": calls_a_helper,
+}
+
+
+def test_all_kinds_of_callables_count_each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [patched(monkeypatch, value) for value in PATCHES.values()]
+    assert all(list(one) == ["patch of torch._inductor.graph.is_wordsize"] for one in found)
+    assert all(found.count(one) == 1 for one in found)
+    assert found == [patched(monkeypatch, value) for value in PATCHES.values()]
+    assert patches() == {}
+
+
+def test_what_a_patch_calls_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = patched(monkeypatch, calls_a_helper)
+    monkeypatch.setitem(globals(), "helper", lambda: 2)
+    assert patched(monkeypatch, calls_a_helper) != before
+
+
+def test_a_counter_that_a_patch_advances_itself_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 0
+
+    def counting(*args: Any) -> None:
+        nonlocal count
+        count += 1
+
+    before = patched(monkeypatch, counting)
+    counting()
+    assert patched(monkeypatch, counting) == before
+
+
+def test_a_patch_from_an_installed_distribution_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert patched(monkeypatch, pytest.approx) != {}
