@@ -201,7 +201,11 @@ def require_no_hidden_guards(since: tuple[int, frozenset[str]], inputs: Mapping[
         if names := sorted(str(symbol) for symbol in hidden if str(symbol) not in inputs):
             raise NotSerializable(f"the compile assumed {guard.expr}, and {', '.join(names)} is no input of the graph")
     for symbol, value in env.replacements.items():
-        if str(symbol) not in since[1] and str(symbol) not in inputs:
+        # One unbacked symbol for another only says what the graph checks itself; a number would be data.
+        renamed = (
+            value.free_symbols and free_unbacked_symbols(symbol) and value.free_symbols == free_unbacked_symbols(value)
+        )
+        if str(symbol) not in since[1] and str(symbol) not in inputs and not renamed:
             raise NotSerializable(f"the compile assumed {symbol} == {value}, which is no input of the graph")
 
 

@@ -6,7 +6,8 @@ from collections import Counter
 
 from table import Change
 
-from . import ambient, callables, graphs, inputs, neutral, operators, settings, surroundings
+from . import ambient, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
+from . import shapes, surroundings, training, values
 
 TABLE: list[Change] = [
     *graphs.CHANGES,
@@ -16,6 +17,13 @@ TABLE: list[Change] = [
     *ambient.CHANGES,
     *settings.CHANGES,
     *surroundings.CHANGES,
+    *edits.CHANGES,
+    *training.CHANGES,
+    *values.CHANGES,
+    *passes.CHANGES,
+    *shapes.CHANGES,
+    *patched.CHANGES,
+    *habits.CHANGES,
     *neutral.CHANGES,
     *operators.LAST,
 ]
