@@ -96,9 +96,10 @@ def _autoload() -> None:
         from .torch_compat.late import COMPILER, BeforeImport
 
         if "torch" in sys.modules:  # else torch will call again
-            from .torch_compat import registrations
+            from .torch_compat import registrations, registries
 
             registrations.start_early()
+            registries.start_early()
         _forget_autoload()
         _autoloading = BeforeImport(COMPILER, _install_late)
     except Exception:  # an exception here would break `import torch`

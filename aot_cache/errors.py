@@ -51,7 +51,7 @@ class MissAsserted(AotCacheError):
 
 
 class VerificationFailed(AotCacheError):
-    """AOT_CACHE_VERIFY is set and a cached graph gives other numbers than a fresh compile of it.
+    """AOT_CACHE_VERIFY is set, and a graph gives other numbers than a fresh compile, or a frame was traced otherwise.
 
     key: the entry's name in the store. name: what was compiled. differences: one text a value that differs.
     report: the file that tells all of it; None if the cache is open for reading only.
@@ -60,5 +60,5 @@ class VerificationFailed(AotCacheError):
     def __init__(self, key: str, name: str, differences: Sequence[str], done: str, report: Path | None) -> None:
         shown = "; ".join([*differences[:3], *([f"and {len(differences) - 3} more"] if len(differences) > 3 else [])])
         where = f"; report: {report}" if report else ""
-        super().__init__(f"entry {key} of {name} gives other numbers than a fresh compile: {shown}. {done}{where}")
+        super().__init__(f"entry {key} of {name} is not what a fresh compile gives: {shown}. {done}{where}")
         self.key, self.name, self.differences, self.report = key, name, tuple(differences), report

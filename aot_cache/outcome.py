@@ -48,7 +48,7 @@ class Reason(enum.Enum):
     WRITE = "the entry could not be written"
     NOT_SERIALIZABLE = "the compiled graph cannot be stored"
     INTERNAL = "the cache itself failed"
-    VERIFY = "a verified hit gave other numbers"
+    VERIFY = "a verified hit is not what a fresh compile gives"
     UNVERIFIED = "a hit could not be verified"
 
 

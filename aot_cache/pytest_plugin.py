@@ -16,7 +16,7 @@ import pytest
 
 import aot_cache
 
-_COUNTS = {"hit": "hits", "miss": "misses", "bypass": "bypasses", "error": "errors"}
+_ENDS = {"hit": "hits", "miss": "misses", "bypass": "bypasses"}
 _OUTPUT = "aot_cache"
 
 
@@ -37,8 +37,8 @@ class Session:
     """The cache during one test session: in this process, in the workers of pytest-xdist, and in what tests start."""
 
     def __init__(self, directory: str | None) -> None:
-        self._totals = dict.fromkeys((*_COUNTS, "saved"), 0.0)
         self._before = _so_far()
+        self._totals = dict.fromkeys(self._before, 0.0)
         self._trouble = ""
         self._undo = ExitStack()
         environment = pytest.MonkeyPatch()
@@ -72,9 +72,15 @@ class Session:
         self._add(getattr(node, "workeroutput", {}).get(_OUTPUT, {}))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counts = ", ".join(f"{text} {self._totals[name]:.0f}" for name, text in _COUNTS.items())
-        said = self._trouble or f"{counts}; {self._totals['saved']:.1f} s of compiling saved"
-        terminalreporter.write_line(f"aot-cache: {said}")
+        terminalreporter.write_line(f"aot-cache: {self._trouble or self._said()}")
+
+    def _said(self) -> str:
+        graphs = f"{self._counts('graph')}, errors {self._totals['error']:.0f}"
+        frames = f"; frames: {self._counts('frame')}" if any(self._totals[f"frame_{end}"] for end in _ENDS) else ""
+        return f"{graphs}{frames}; {self._totals['saved']:.1f} s of compiling saved"
+
+    def _counts(self, kind: str) -> str:
+        return ", ".join(f"{text} {self._totals[f'{kind}_{end}']:.0f}" for end, text in _ENDS.items())
 
     def pytest_unconfigure(self) -> None:
         self._undo.close()
@@ -86,6 +92,5 @@ class Session:
 
 def _so_far() -> dict[str, float]:
     """What became of the graphs and frames of this process up to now, and the seconds that its hits saved."""
-    stats = aot_cache.stats()
-    counts = {name: float(sum(n for key, n in stats.items() if key.endswith(name))) for name in _COUNTS}
+    counts = {name: float(count) for name, count in aot_cache.stats().items()}
     return {**counts, "saved": sum(getattr(event, "saved", 0.0) for event in aot_cache.events())}

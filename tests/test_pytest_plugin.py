@@ -64,6 +64,17 @@ def test_asked_for_it_sums_up_in_one_line(project: Project, ask: tuple[str, ...]
     assert [line for line in project(TESTS, *ask).splitlines() if line.startswith("aot-cache")] == [SUMMARY]
 
 
+def test_frames_are_counted_apart_where_there_are_any(project: Project) -> None:
+    frames = """
+def test_frames():
+    LEDGER.add(Hit("frame", "f-1", 0.1, 4.0))
+    LEDGER.add(Bypass("frame", None, 0.1, Reason.FRAME_GUARD))
+"""
+    out = project(TESTS + frames, "--aot-cache")
+    graphs = "aot-cache: hits 2, misses 1, bypasses 1, errors 0"
+    assert f"{graphs}; frames: hits 1, misses 0, bypasses 1; 11.5 s of compiling saved" in out
+
+
 def test_the_ini_file_asks_for_it_too(project: Project) -> None:
     assert SUMMARY in project(TESTS, ini="aot_cache = true")
 

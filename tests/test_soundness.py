@@ -104,6 +104,44 @@ SPOILT: list[tuple[str, str, Spoil, str]] = [
 ]
 
 
+MISSED: dict[str, list[list[str]]] = {"before": [MISS], "again": [HIT], "after": [MISS], "reference": []}
+
+
+def with_frames(name: str, **frames: list[list[str]]) -> tuple[Change, dict[str, runs.Seen]]:
+    """One of FINE where frames were kept as well: a frame that was found looks up no graph."""
+    change, good = FINE[name]
+    found = {role: dict(result) | {"frames": (MISSED | frames)[role]} for role, result in good.items()}
+    for result in found.values():
+        if result["frames"] == [HIT]:
+            result["events"] = []
+    return change, found
+
+
+@pytest.mark.parametrize(
+    ("name", "after"), [("other", [MISS]), ("same", [HIT]), ("same", [MISS]), ("same", [BYPASS]), ("guard", [HIT, MISS])]
+)
+def test_frames_that_are_as_they_should_be_are_not_accused(name: str, after: list[list[str]]) -> None:
+    assert runs.judge(*with_frames(name, after=after), frames=True).problems == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "frames", "complaint"),
+    [
+        ("silent", "same", {"again": []}, "again: nothing was looked up"),
+        ("", "other", {"after": [HIT]}, "after: Hit"),
+        ("", "same", {"after": [["Failed", "INTERNAL", "broken"]]}, "broken"),
+        ("", "bypass", {"after": [HIT]}, "no bypass"),
+        ("", "guard", {"after": [HIT]}, "no guard"),
+        ("", "other", {"before": [HIT]}, "empty cache"),
+    ],
+    ids=["silent", "stale", "failed", "bypass", "guard", "at first"],
+)
+def test_trouble_with_frames_is_seen(kind: str, name: str, frames: dict[str, list[list[str]]], complaint: str) -> None:
+    verdict = runs.judge(*with_frames(name, **frames), frames=True)
+    assert complaint in "; ".join(verdict.problems)
+    assert not kind or getattr(verdict, kind)
+
+
 @pytest.mark.parametrize(("kind", "name", "spoil", "complaint"), SPOILT)
 def test_trouble_of_every_kind_is_seen(kind: str, name: str, spoil: Spoil, complaint: str) -> None:
     change, good = FINE[name]

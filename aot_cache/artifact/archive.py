@@ -1,4 +1,4 @@
-"""Graphs and their kernels in one file, to carry to another machine. Everything in it is checked by who opens it.
+"""Graphs with their kernels, and frames, in one file for another machine. Everything in it is checked by who opens it.
 
     magic     8 bytes   b"AOTCARCH"
     version   u16 LE    FORMAT
@@ -28,26 +28,28 @@ from typing import Any, BinaryIO
 
 from ..errors import EnvelopeError, ForeignEntry, StoreError
 from ..key.parts import CacheKey, digest
+from . import frame_view
 from .envelope import Envelope, Manifest
 
 MAGIC = b"AOTCARCH"
 FORMAT = 1
 _PREFIX = struct.Struct("<8sHI16s")
 _MAX_HEADER = 64 * 2**20
-_NAME = re.compile(r"g-[0-9a-f]{32}\.[0-9a-f]{16}|k-[0-9a-f]{32}")
+_GRAPH_NAME = re.compile(r"g-[0-9a-f]{32}\.[0-9a-f]{16}")
+_NAME = re.compile(r"[fg]-[0-9a-f]{32}\.[0-9a-f]{16}|k-[0-9a-f]{32}")
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _LEVEL = 6
-_KERNEL = "k-"
+_KERNEL, _FRAME = "k-", "f-"
 
 Step = Callable[[int], None]
 
 
 @dataclass(frozen=True)
-class Graph:
-    """What has to be known of a graph entry to carry it: see `graph`.
+class Carried:
+    """What has to be known of a graph or a frame to carry it: see `entry`.
 
-    digest: of all its bytes. environment: the summary of its key part of that name. kernels: names of the libraries that
-    it needs.
+    digest: of all its bytes. environment: the summary of its key part of that name.
+    kernels, graphs: names of the libraries that a graph needs, of the graphs that a frame needs.
     key_is_ours: whether its key is made of its parts as this version of the program makes keys.
     """
 
@@ -57,22 +59,31 @@ class Graph:
     created: float
     environment: Mapping[str, str]
     kernels: frozenset[str]
+    graphs: frozenset[str]
     key_is_ours: bool
 
 
-def graph(name: str, data: bytes) -> Graph:
-    """The graph entry, read and checked completely. Raises EnvelopeError if it is not what its name says."""
+def entry(name: str, data: bytes) -> Carried:
+    """The graph or frame, read and checked completely. Raises EnvelopeError if it is not what its name says."""
     opened = Envelope(data)
     opened.check()
-    made = opened.manifest
-    variant = digest((made.guards or "").encode())[:16]
-    if name != f"g-{made.key}.{variant}":
-        raise EnvelopeError(f"{name} holds the entry g-{made.key}.{variant}")
+    made, is_frame = opened.manifest, name.startswith(_FRAME)
+    if is_frame:
+        variant = digest(b"".join(opened.section(section) for section in opened.names))[:16]
+    else:
+        variant = digest((made.guards or "").encode())[:16]
+    holds = f"{_FRAME if is_frame else 'g-'}{made.key}.{variant}"
+    if name != holds:
+        raise EnvelopeError(f"{name} holds the entry {holds}")
     if not math.isfinite(made.created):
         raise EnvelopeError(f"{name} was made at {made.created}, which is no time")
     environment = next((part.summary for part in made.parts if part.name == "environment"), {})
     ours = CacheKey(made.parts).digest == made.key
-    return Graph(name, made.name, digest(data), made.created, environment, kernels(name, made), ours)
+    graphs = frozenset(frame_view.graphs(made)) if is_frame else frozenset()
+    if not all(map(_GRAPH_NAME.fullmatch, graphs)):
+        raise EnvelopeError(f"{name} does not list its graphs as ours do")
+    needed = frozenset() if is_frame else kernels(name, made)
+    return Carried(name, made.name, digest(data), made.created, environment, needed, graphs, ours)
 
 
 def check_kernel(name: str, data: bytes) -> None:
@@ -158,20 +169,20 @@ class Archive:
             raise EnvelopeError(f"{name} in the archive is damaged: its digest does not agree")
         return _inflated(name, data, row.size) if row.stored < row.size else data
 
-    def check(self, step: Step) -> list[Graph]:
-        """Read everything once; the graphs in it. Raises EnvelopeError for the first thing that is wrong."""
-        graphs = []
+    def check(self, step: Step) -> list[Carried]:
+        """Read everything once; the graphs and frames in it. Raises EnvelopeError for the first thing that is wrong."""
+        entries = []
         for number, name in enumerate(self.rows, 1):
             data = self.read(name)
             if name.startswith(_KERNEL):
                 check_kernel(name, data)
             else:
-                graphs.append(graph(name, data))
+                entries.append(entry(name, data))
             step(number)
-        for one in graphs:
-            if lost := sorted(one.kernels - self.rows.keys()):
+        for one in entries:
+            if lost := sorted((one.kernels | one.graphs) - self.rows.keys()):
                 raise EnvelopeError(f"the archive is incomplete: {one.name} needs {lost[0]}")
-        return graphs
+        return entries
 
 
 def _inflated(name: str, data: bytes, size: int) -> bytes:

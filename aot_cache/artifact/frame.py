@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ..errors import EnvelopeError, NotSerializable
-from ..torch_compat import frames_guards, frames_install
+from ..torch_compat import frames_guards, frames_install, frames_sources
+from . import frame_view
 
 
 @dataclass
@@ -51,7 +52,17 @@ def dump(frame: Frame) -> dict[str, bytes]:
     result = {f.name: getattr(frame.result, f.name) for f in dataclasses.fields(frame.result) if f.name not in _CODES}
     plain = {name: value for name, value in vars(frame).items() if name not in ("guards", "result")}
     body = {"guards": vars(frame.guards), "result": result, **plain}
-    return {"frame": json.dumps(body, separators=(",", ":")).encode(), "code": dump_code(frame.result)}
+    text = json.dumps(body, separators=(",", ":")).encode()
+    return {"frame": text, "code": dump_code(frame.result), frame_view.SECTION: frame_view.write(_view(frame))}
+
+
+def _view(frame: Frame) -> frame_view.FrameView:
+    told = [frames_sources.describe(source) for source in frames_sources.rebuild(frame.guards.sources, {})]
+    return frame_view.FrameView(
+        guards=tuple((told[row], kind, seen) for (row, kind, _), seen in zip(frame.guards.guards, frame.prints)),
+        unguarded=tuple((told[row], seen) for row, seen in frame.unguarded),
+        code=frame_view.code_of(frame.places),
+    )
 
 
 def dump_code(result: frames_install.Plain) -> bytes:

@@ -1,4 +1,4 @@
-"""What the verbs know of a store: which directory, which entries are graphs, and what a graph says of itself."""
+"""What the verbs know of a store: which directory, which entries are graphs or frames, and what these say."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..artifact import frame_view
 from ..artifact.envelope import Envelope, Manifest
 from ..errors import EnvelopeError, SettingError, StoreError
 from ..key.parts import digest
@@ -18,35 +19,42 @@ from ..store.opening import check_directory
 from ..store.readonly import ReadonlyStore
 from .report import printable, progress
 
-GRAPH, KERNEL = "g-", "k-"
+GRAPH, FRAME, KERNEL = "g-", "f-", "k-"
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_GRAPH_NAME = re.compile(r"g-([0-9a-f]{32})\.([0-9a-f]{16})")
+_NAME = re.compile(r"[gf]-([0-9a-f]{32})\.([0-9a-f]{16})")
 
 
 @dataclass(frozen=True)
-class Graph:
-    """A graph entry: what the store says of it, and its manifest, or the problem that leaves it without one."""
+class Stored:
+    """A graph or a frame: what the store says of it, and its manifest, or the problem that leaves it without one."""
 
     entry: Entry
     manifest: Manifest | None
     problem: str | None = None
 
     @property
+    def is_frame(self) -> bool:
+        return self.entry.name.startswith(FRAME)
+
+    @property
     def key(self) -> str:
-        return self.entry.name[len(GRAPH) :].partition(".")[0]
+        return key_of(self.entry.name)
 
     @property
     def variant(self) -> str:
-        """The digest of the guards: what tells apart the entries of one key."""
-        return self.entry.name[len(GRAPH) :].partition(".")[2]
+        """The digest of a graph's guards, or of a frame: what tells apart the entries of one key."""
+        return self.entry.name.partition(".")[2]
 
     @property
     def saved(self) -> float:
-        """Seconds of compile time that its hits saved."""
+        """Seconds that its hits saved: of compiling a graph, of tracing a frame."""
         return sum(self.manifest.seconds.values()) * self.entry.hits if self.manifest else 0.0
 
     def to_json(self) -> dict[str, Any]:
         made = self.manifest
+        frame = {}
+        if self.is_frame:
+            frame = {"guards": made and made.extra.get("guards"), "graphs": made and _graphs(made)}
         return {
             "key": self.key,
             "variant": self.variant,
@@ -58,7 +66,26 @@ class Graph:
             "saved": self.saved,
             "used": self.entry.used,
             "problem": self.problem,
+            **frame,
         }
+
+
+def _graphs(made: Manifest) -> list[str]:
+    try:
+        return list(frame_view.graphs(made))
+    except EnvelopeError:
+        return []
+
+
+def key_of(name: str) -> str:
+    """The key in an entry's name, as it is written everywhere: a frame's with its prefix, a graph's without."""
+    return name.removeprefix(GRAPH).partition(".")[0]
+
+
+def prefixes_of(wanted: str) -> list[str]:
+    """What the names of entries start with whose key, in any spelling, starts with `wanted`."""
+    wanted = wanted.lower()
+    return [wanted] if wanted.startswith((GRAPH, FRAME)) else [GRAPH + wanted, FRAME + wanted]
 
 
 def resolve(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Settings:
@@ -108,27 +135,27 @@ def deleting(settings: Settings, dry_run: bool) -> DiskStore:
     return DiskStore(settings.directory, settings.size_limit)
 
 
-def graphs(store: ReadonlyStore) -> list[Graph]:
-    """Every graph entry, by name; one that another process removes meanwhile is left out."""
+def all_of(store: ReadonlyStore, *prefixes: str) -> list[Stored]:
+    """Every entry of these kinds, by name; one that another process removes meanwhile is left out."""
     found = []
     with progress("reading entry") as step:
-        for number, entry in enumerate(store.entries(GRAPH), 1):
+        for number, entry in enumerate((e for prefix in prefixes for e in store.entries(prefix)), 1):
             step(number)
             if loaded := load(store, entry):
                 found.append(loaded[0])
     return found
 
 
-def load(store: ReadonlyStore, entry: Entry) -> tuple[Graph, Envelope | None] | None:
+def load(store: ReadonlyStore, entry: Entry) -> tuple[Stored, Envelope | None] | None:
     """The entry, and what is in it unless that is damaged; None if it is gone. Its sections are not checked yet."""
     try:
         data = store.get(entry.name)
         if data is None:
             return None
         opened = envelope(entry.name, data)
-        return Graph(entry, opened.manifest), opened
+        return Stored(entry, opened.manifest), opened
     except (EnvelopeError, StoreError) as error:
-        return Graph(entry, None, str(error)), None
+        return Stored(entry, None, str(error)), None
 
 
 def envelope(name: str, data: bytes) -> Envelope:
@@ -137,9 +164,9 @@ def envelope(name: str, data: bytes) -> Envelope:
     Raises:
         EnvelopeError: it is damaged, foreign, or not what its name says.
     """
-    named = _GRAPH_NAME.fullmatch(name)
+    named = _NAME.fullmatch(name)
     if named is None:
-        raise EnvelopeError("the name is not that of a graph")
+        raise EnvelopeError("the name is not that of a graph or a frame")
     opened = Envelope(data)
     if opened.manifest.key != named[1]:
         raise EnvelopeError(f"the manifest has the key {opened.manifest.key}, not that of its name")
@@ -150,7 +177,7 @@ def fault(name: str, data: bytes) -> str | None:
     """What is wrong with a value, read completely; None if it is what its name says."""
     if name.startswith(KERNEL):
         return None if digest(data) == name[len(KERNEL) :] else "the kernel library's digest is not its name"
-    if not name.startswith(GRAPH):
+    if not name.startswith((GRAPH, FRAME)):
         return None
     try:
         envelope(name, data).check()
@@ -162,4 +189,4 @@ def fault(name: str, data: bytes) -> str | None:
 def not_one(key: str, keys: Sequence[str]) -> str:
     """What to say of a prefix that starts none or several `keys`."""
     shown = repr(printable(key))
-    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph has the key {shown}"
+    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph or frame has the key {shown}"

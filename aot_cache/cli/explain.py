@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -23,14 +23,11 @@ from ..key.parts import Difference, KeyPart, diff, nearest
 from ..outcome import Reason
 from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import GRAPH, Graph, load, not_one, reading, resolve
+from .entries import FRAME, GRAPH, key_of, load, not_one, prefixes_of, reading, resolve
 from .graph_text import changed_lines
 from .history import Event, Process, processes
 
 HELP = "say why something was compiled, or what differs between two keys"
-
-# So many differences, and lines of the graph, of one miss on a terminal; a program gets all.
-_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -71,13 +68,21 @@ def _last(store: ReadonlyStore, reported: Sequence[Process]) -> dict[str, Any]:
     last = reported[0] if reported else None
     events = Counter(_without_time(event) for event in last.events) if last else Counter()
     firsts = {_without_time(event): event for event in reversed(last.events)} if last else {}
-    stored = list(recent(store, GRAPH)) if any(event.parts for event in firsts.values()) else []
+    kinds = {_kind(event.key) for event in firsts.values() if event.parts}
+    stored = {kind: list(recent(store, kind)) for kind in kinds}
     about = last and {"started": last.started, "pid": last.pid, "program": last.program}
     return {
         "process": about,
-        "events": [_explained(store, firsts[same], times, stored) for same, times in events.items()],
-        "looked_at": len(stored),
+        "events": [
+            _explained(store, firsts[same], times, stored.get(_kind(firsts[same].key), ()))
+            for same, times in events.items()
+        ],
+        "looked_at": max(map(len, stored.values()), default=0),
     }
+
+
+def _kind(key: str) -> str:
+    return FRAME if key.startswith(FRAME) else GRAPH
 
 
 def _without_time(event: Event) -> tuple[str, ...]:
@@ -96,7 +101,7 @@ def _explained(store: ReadonlyStore, event: Event, times: int, stored: Sequence[
 
 
 def _one(store: ReadonlyStore, reported: Sequence[Process], known: Known) -> dict[str, Any]:
-    stored = list(recent(store, GRAPH))
+    stored = list(recent(store, _kind(known.key)))
     reports = [
         {"pid": process.pid, "program": process.program, "time": event.time}
         | {name: getattr(event, name) for name in ("outcome", "reason", "detail", "remedy")}
@@ -109,7 +114,7 @@ def _one(store: ReadonlyStore, reported: Sequence[Process], known: Known) -> dic
 
 
 def _two(store: ReadonlyStore, old: Known, new: Known) -> dict[str, Any]:
-    return {"old": old.key, "new": new.key} | _differences(store, old, new)
+    return {"old": old.key, "new": new.key, "of": new.name} | _differences(store, old, new)
 
 
 def _nearest(
@@ -120,7 +125,8 @@ def _nearest(
     same = _same(of, near) if near else None
     if near is None or alike_only and same is None:
         return {"nearest": None, "differences": [], "lines": []}
-    about = {"key": near.key, "name": near.name, "created": near.created, "same": same}
+    key = FRAME + near.key if _kind(of.key) == FRAME else near.key
+    about = {"key": key, "name": near.name, "created": near.created, "same": same}
     return {"nearest": about} | _differences(store, near, of)
 
 
@@ -131,25 +137,31 @@ def _differences(store: ReadonlyStore, old: Known | Manifest, new: Known | Event
 
 
 def _same(of: Known | Event, near: Manifest) -> str | None:
-    graphs = [{part.digest for part in parts if part.name == "graph"} for parts in (of.parts, near.parts)]
-    if graphs[0] & graphs[1]:
-        return "graph"
+    for what in ("graph", "frame"):
+        found = [{part.digest for part in parts if part.name == what} for parts in (of.parts, near.parts)]
+        if found[0] & found[1]:
+            return what
     return "name" if of.name == near.name else None
+
+
+def _name(key: str) -> str:
+    return key if key.startswith(FRAME) else GRAPH + key
 
 
 def _find(store: ReadonlyStore, reported: Sequence[Process], wanted: str) -> Known | None:
     """The one key that starts so; None after saying why there is not one."""
-    prefix = wanted.lower().removeprefix(GRAPH)
-    entries = list(store.entries(GRAPH + prefix))
-    misses = {e.key: e for process in reported for e in process.events if e.parts and e.key.startswith(prefix)}
-    keys = sorted({Graph(entry, None).key for entry in entries} | misses.keys())
+    prefixes = prefixes_of(wanted)
+    entries = [entry for prefix in prefixes for entry in store.entries(prefix)]
+    events = [event for process in reported for event in process.events if event.parts]
+    misses = {e.key: e for e in events if _name(e.key).startswith(tuple(prefixes))}
+    keys = sorted({key_of(entry.name) for entry in entries} | misses.keys())
     if len(keys) != 1:
         report.note(f"aot-cache explain: {not_one(wanted, keys)}")
         return None
-    graphs = [loaded[0] for entry in entries if (loaded := load(store, entry))]
-    made = next((graph.manifest for graph in graphs if graph.manifest), None) or misses.get(keys[0])
+    stored = [loaded[0] for entry in entries if (loaded := load(store, entry))]
+    made = next((one.manifest for one in stored if one.manifest), None) or misses.get(keys[0])
     if made is None:
-        problem = next((graph.problem for graph in graphs), "it was removed just now")
+        problem = next((one.problem for one in stored), "it was removed just now")
         report.note(f"aot-cache explain: the entry of {keys[0]} cannot be read: {problem}")
         return None
     return Known(keys[0], made.name, made.parts)
@@ -195,13 +207,20 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
     yield from (("guards", guards or "none", "text") for guards in one.get("guards", ()))
     if "nearest" in one:
         yield from _nearest_rows(one["nearest"])
-    differences = [str(Difference(**difference)) for difference in one.get("differences", ())]
-    yield from _bounded("differs", differences)
-    yield from _bounded("line", one.get("lines", ()))
+    differences = [_said(Difference(**difference), one) for difference in one.get("differences", ())]
+    yield from report.bounded("differs", differences)
+    yield from report.bounded("line", one.get("lines", ()))
     for past in one.get("reports", ()):
         why = "; ".join(past[name] for name in ("detail", "remedy") if past[name])
         yield "reported", past["time"], "time"
         yield f"reported.{past['outcome']}", f"{past['reason']}{': ' if why else ''}{why}", "text"
+
+
+def _said(difference: Difference, one: Mapping[str, Any]) -> str:
+    """A frame's code is known by its digest, which says nothing to a person."""
+    if (difference.part, difference.name) == ("frame", "code"):
+        return f"code of `{one.get('name') or one.get('of')}` changed"
+    return str(difference)
 
 
 def _nearest_rows(near: dict[str, Any] | None) -> Iterator[report.Fact]:
@@ -212,9 +231,3 @@ def _nearest_rows(near: dict[str, Any] | None) -> Iterator[report.Fact]:
     yield "nearest.made", near["created"], "time"
     yield "nearest.same", near["same"] or "neither graph nor name", "text"
 
-
-def _bounded(title: str, texts: Sequence[str]) -> Iterator[report.Fact]:
-    shown = texts[:_SHOWN] if report.on_terminal() else texts
-    yield from ((title, text, "text") for text in shown)
-    if len(shown) < len(texts):
-        yield title, f"... and {len(texts) - len(shown)} more (--json has all)", "text"

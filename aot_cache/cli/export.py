@@ -1,7 +1,7 @@
 """Write graphs, and the kernels they need, to one file that `aot-cache import` reads on another machine.
 
-Equal entries give an equal file. FILE may be - for stdout. Damaged entries, and those whose kernels are gone, are left
-out and named.
+A frame takes its graphs along. Equal entries give an equal file. FILE may be - for stdout. Damaged entries, and those
+whose kernels or graphs are gone, are left out and named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..errors import EnvelopeError, SettingError, StoreError
 from ..store.base import Entry
 from ..store.readonly import ReadonlyStore
 from . import last_run, report
-from .entries import GRAPH, parse_age, reading, resolve
+from .entries import FRAME, GRAPH, parse_age, reading, resolve
 
 HELP = "write entries to one file"
 
@@ -62,24 +62,38 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _complete(store: ReadonlyStore, wanted: Callable[[Entry], bool]) -> set[str]:
-    """The names of the wanted graphs that are whole, and of their kernels."""
-    kernels: dict[str, str | None] = {}
+    """The names of the wanted graphs and frames that are whole, and of what they need."""
     names: set[str] = set()
+    kernels: dict[str, str | None] = {}
     with report.progress("checking entry") as step:
-        for number, entry in enumerate(filter(wanted, store.entries(GRAPH)), 1):
+        found = [entry.name for prefix in (GRAPH, FRAME) for entry in filter(wanted, store.entries(prefix))]
+        for number, name in enumerate(found, 1):
             try:
-                if (data := store.get(entry.name)) is None:  # another process removed it just now
-                    continue
-                one = archive.graph(entry.name, data)
-                for kernel in one.kernels - kernels.keys():
-                    kernels[kernel] = _fault(store, kernel)
-                if faults := [fault for kernel in sorted(one.kernels) if (fault := kernels[kernel])]:
-                    raise EnvelopeError(faults[0])
-                names |= {entry.name, *one.kernels}
+                names |= _whole(store, name, kernels)
             except (EnvelopeError, StoreError) as error:
-                report.note(f"left out {entry.name}: {report.printable(str(error))}")
+                report.note(f"left out {name}: {report.printable(str(error))}")
             step(number)
     return names
+
+
+def _whole(store: ReadonlyStore, name: str, kernels: dict[str, str | None]) -> set[str]:
+    """The entry's name and those of what it needs; none if it is gone. kernels: what is wrong with each, once read.
+
+    Raises:
+        EnvelopeError: it is damaged, or what it needs is.
+    """
+    if (data := store.get(name)) is None:  # another process removed it just now
+        return set()
+    one, names = archive.entry(name, data), {name}
+    for graph in sorted(one.graphs):
+        if not (needed := _whole(store, graph, kernels)):
+            raise EnvelopeError(f"its graph {graph} is gone")
+        names |= needed
+    for kernel in one.kernels - kernels.keys():
+        kernels[kernel] = _fault(store, kernel)
+    if faults := [fault for kernel in sorted(one.kernels) if (fault := kernels[kernel])]:
+        raise EnvelopeError(faults[0])
+    return names | one.kernels
 
 
 def _fault(store: ReadonlyStore, kernel: str) -> str | None:
@@ -130,18 +144,16 @@ def _target(path: str) -> Iterator[tuple[BinaryIO, str | None]]:
 
 
 def _report(path: str, rows: dict[str, archive.Row]) -> None:
-    graphs = [row.size for name, row in rows.items() if name.startswith(GRAPH)]
-    kernels = [row.size for name, row in rows.items() if not name.startswith(GRAPH)]
+    sizes: dict[str, list[int]] = {"graphs": [], "frames": [], "kernels": []}
+    for name, row in rows.items():
+        what = "graphs" if name.startswith(GRAPH) else "frames" if name.startswith(FRAME) else "kernels"
+        sizes[what].append(row.size)
+    if not sizes["frames"]:
+        del sizes["frames"]
     if path == "-":
-        report.note(f"exported graphs: {report.entries(graphs)}; kernels: {report.entries(kernels)}")
+        report.note("exported " + "; ".join(f"{what}: {report.entries(found)}" for what, found in sizes.items()))
         return
-    report.facts(
-        [
-            ("file", path, "text"),
-            ("bytes", os.path.getsize(path), "size"),
-            ("graphs", len(graphs), "count"),
-            ("graphs.bytes", sum(graphs), "size"),
-            ("kernels", len(kernels), "count"),
-            ("kernels.bytes", sum(kernels), "size"),
-        ]
-    )
+    facts: list[report.Fact] = [("file", path, "text"), ("bytes", os.path.getsize(path), "size")]
+    for what, found in sizes.items():
+        facts += [(what, len(found), "count"), (f"{what}.bytes", sum(found), "size")]
+    report.facts(facts)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..key.parts import KeyPart
 from ..store import runs
-from .entries import GRAPH
+from .entries import key_of
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _event(line: Any) -> Event:
         time=float(line["time"]),
         outcome=str(line["outcome"]),
         kind=str(line["kind"]),
-        key=str(line["key"] or "").removeprefix(GRAPH).partition(".")[0],
+        key=key_of(str(line["key"] or "")),
         name=str(line["name"]),
         reason=str(line["reason"]),
         detail=str(line["detail"]),

@@ -23,7 +23,7 @@ from ..store.base import LOW_WATER, Store
 from ..store.opening import open_store
 from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import GRAPH, reading, resolve
+from .entries import FRAME, key_of, reading, resolve
 
 HELP = "take entries from a file"
 
@@ -41,19 +41,22 @@ _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
 
 @dataclass(frozen=True)
 class Plan:
-    """What becomes of one graph: reason says why it is skipped, and is empty if it is not."""
+    """What becomes of one graph or frame: reason says why it is skipped, and is empty if it is not."""
 
-    graph: archive.Graph
+    entry: archive.Carried
     size: int
     reason: str
 
+    @property
+    def is_frame(self) -> bool:
+        return self.entry.name.startswith(FRAME)
+
     def to_json(self, dry_run: bool) -> dict[str, Any]:
-        key, _, variant = self.graph.name[len(GRAPH) :].partition(".")
         result = "skipped" if self.reason else "would import" if dry_run else "imported"
         return {
-            "key": key,
-            "variant": variant,
-            "name": self.graph.title,
+            "key": key_of(self.entry.name),
+            "variant": self.entry.name.partition(".")[2],
+            "name": self.entry.title,
             "size": self.size,
             "result": result,
             "reason": self.reason,
@@ -77,11 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
         with _opened(arguments.file, limit) as file:
             opened = archive.Archive(file, limit)
             with report.progress("checking entry") as step:
-                graphs = opened.check(step)
-            plans = [_plan(one, opened.rows[one.name].size, store) for one in graphs]
+                entries = opened.check(step)
+            plans = [_plan(one, opened.rows[one.name].size, store) for one in entries]
             # The libraries go first: an entry that was published is complete.
             kernels = _lacking(plans, store)
-            names = kernels + [one.graph.name for one in plans if not one.reason]
+            # A frame without its graphs would be a miss, so it follows them.
+            coming = sorted((one for one in plans if not one.reason), key=lambda one: one.is_frame)
+            names = kernels + [one.entry.name for one in coming]
             if names and not arguments.dry_run:
                 _publish(opened, names, settings)
     except EnvelopeError as error:
@@ -91,21 +96,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(one: archive.Graph, size: int, store: Store) -> Plan:
+def _plan(one: archive.Carried, size: int, store: Store) -> Plan:
     reason = "" if one.key_is_ours else "its key is of another version of aot_cache"
     reason = reason or _foreign(one.environment, here()) or _not_newer(one, store)
     return Plan(one, size, reason)
 
 
 _HERE = "it is here already"
+_KINDS = (("graphs", False), ("frames", True))
 
 
-def _not_newer(one: archive.Graph, store: Store) -> str:
+def _not_newer(one: archive.Carried, store: Store) -> str:
     try:
         mine = store.get(one.name)
         if mine is None:
             return ""
-        found = archive.graph(one.name, mine)
+        found = archive.entry(one.name, mine)
         if found.digest == one.digest:
             return _HERE
         return "the one that is here is not older" if found.created >= one.created else ""
@@ -145,7 +151,7 @@ def _apart(theirs: str, ours: str) -> str:
 
 def _lacking(plans: Sequence[Plan], store: Store) -> list[str]:
     """The libraries that the store lacks, or has damaged, of graphs that come or are here already."""
-    needed = {kernel for one in plans if one.reason in ("", _HERE) for kernel in one.graph.kernels}
+    needed = {kernel for one in plans if one.reason in ("", _HERE) for kernel in one.entry.kernels}
     return sorted(kernel for kernel in needed if not _has(store, kernel))
 
 
@@ -194,10 +200,13 @@ def _report(plans: Sequence[Plan], kernels: Sequence[int], arguments: argparse.N
     rows = [one.to_json(arguments.dry_run) for one in plans]
     if arguments.json:
         totals = {"count": len(kernels), "bytes": sum(kernels)}
-        report.as_json({"graphs": rows, "kernels": totals, "dry_run": arguments.dry_run})
+        kinds = {what: [row for row, one in zip(rows, plans) if one.is_frame is frames] for what, frames in _KINDS}
+        report.as_json({**kinds, "kernels": totals, "dry_run": arguments.dry_run})
     elif rows:
         report.table(_COLUMNS, [[row[title] for title, _ in _COLUMNS] for row in rows])
-    taken = [one.size for one in plans if not one.reason]
+    taken = [[one.size for one in plans if not one.reason and one.is_frame is frames] for _, frames in _KINDS]
     did = "would import" if arguments.dry_run else "imported"
-    skipped = len(plans) - len(taken)
-    report.note(f"{did} graphs: {report.entries(taken)}, with kernels: {report.entries(kernels)}; skipped: {skipped}")
+    skipped = len(plans) - sum(map(len, taken))
+    with_frames = f", frames: {report.entries(taken[1])}" if any(one.is_frame for one in plans) else ""
+    note = f"{did} graphs: {report.entries(taken[0])}, with kernels: {report.entries(kernels)}{with_frames}"
+    report.note(f"{note}; skipped: {skipped}")

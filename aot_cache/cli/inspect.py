@@ -1,7 +1,8 @@
-"""List the stored graphs, or show one: its facts, guards, key parts and sections.
+"""List the stored graphs and frames, or show one: its facts, guards, key parts and sections.
 
-Columns of the list, newest use first: key, variant (the digest of its guards), made, kind, name, hits, size, saved
-(seconds), used, problem.
+Columns of the list, newest use first: key (of a frame: f-...), variant (the digest of a graph's guards, or of a frame),
+made, kind, name, hits, size, saved (seconds), used, guards and graphs (of a frame: how many), problem.
+Of one frame: the keys of its graphs, the code that it runs, and each guard with its source, kind and what it saw.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from typing import Any
 from ..artifact.envelope import Envelope
 from ..errors import EnvelopeError
 from ..store.readonly import ReadonlyStore
-from . import report
-from .entries import GRAPH, KERNEL, Graph, graphs, load, not_one, reading, resolve
+from . import frame_text, report
+from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, key_of, load, not_one, prefixes_of, reading, resolve
 
-HELP = "list the stored graphs, or show one"
+HELP = "list the stored graphs and frames, or show one"
 
 _TEXT = "text."
 _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
@@ -30,6 +31,8 @@ _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
     ("size", "size"),
     ("saved", "seconds"),
     ("used", "time"),
+    ("guards", "count"),
+    ("graphs", "count"),
     ("problem", "text"),
 )
 
@@ -51,19 +54,21 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list(store: ReadonlyStore, as_json: bool) -> int:
-    found = sorted(graphs(store), key=lambda one: one.entry.used, reverse=True)
+    found = sorted(all_of(store, GRAPH, FRAME), key=lambda one: one.entry.used, reverse=True)
+    names = (("graphs", False), ("frames", True))
+    kinds = {what: [one for one in found if one.is_frame is frames] for what, frames in names}
     kernels = [entry.size for entry in store.entries(KERNEL)]
     if as_json:
         totals = {"count": len(kernels), "bytes": sum(kernels)}
-        report.as_json({"graphs": [one.to_json() for one in found], "kernels": totals})
+        report.as_json({what: [one.to_json() for one in ones] for what, ones in kinds.items()} | {"kernels": totals})
     else:
         _print_list(found)
-        sizes = [one.entry.size for one in found]
-        report.note(f"graphs: {report.entries(sizes)}; kernels: {report.entries(kernels)}")
+        said = [f"{what}: {report.entries([one.entry.size for one in ones])}" for what, ones in kinds.items() if ones]
+        report.note("; ".join([*said, f"kernels: {report.entries(kernels)}"]))
     return 1 if any(one.problem for one in found) else 0
 
 
-def _print_list(found: Sequence[Graph]) -> None:
+def _print_list(found: Sequence[Stored]) -> None:
     columns = list(_COLUMNS)
     if report.on_terminal():
         # What says nothing here would only make the lines longer.
@@ -71,21 +76,24 @@ def _print_list(found: Sequence[Graph]) -> None:
             columns.remove(("variant", "key"))
         if not any(one.problem for one in found):
             columns.remove(("problem", "text"))
+        if not any(one.is_frame for one in found):
+            columns = [column for column in columns if column[0] not in ("guards", "graphs")]
     rows = [one.to_json() for one in found]
+    for row in rows:
+        row["graphs"] = len(row["graphs"]) if row.get("graphs") else None
     if rows:
-        report.table(columns, [[row[title] for title, _ in columns] for row in rows])
+        report.table(columns, [[row.get(title) for title, _ in columns] for row in rows])
 
 
 def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
-    wanted = arguments.key.lower().removeprefix(GRAPH)
-    entries = list(store.entries(GRAPH + wanted))
-    keys = sorted({Graph(entry, None).key for entry in entries})
+    entries = [entry for prefix in prefixes_of(arguments.key) for entry in store.entries(prefix)]
+    keys = sorted({key_of(entry.name) for entry in entries})
     if len(keys) != 1:
         report.note(f"aot-cache inspect: {not_one(arguments.key, keys)}")
         return 1
-    shown = [_describe(*found, arguments.graph) for entry in entries if (found := load(store, entry))]
+    shown = [_describe(store, *found, arguments.graph) for entry in entries if (found := load(store, entry))]
     if arguments.json:
-        report.as_json({"graphs": shown})
+        report.as_json({"frames" if keys[0].startswith(FRAME) else "graphs": shown})
     else:
         for number, one in enumerate(shown):
             _print_one(one, first=number == 0)
@@ -93,14 +101,14 @@ def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
     return 1 if not shown or any(one["problem"] for one in shown) else 0
 
 
-def _describe(one: Graph, opened: Envelope | None, with_text: bool) -> dict[str, Any]:
+def _describe(store: ReadonlyStore, one: Stored, opened: Envelope | None, with_text: bool) -> dict[str, Any]:
     """All of one entry that can be read without torch."""
     described = one.to_json()
     if opened is None:
         return described
     made = opened.manifest
+    described |= frame_text.describe(store, opened) if one.is_frame else {"guards": made.guards}
     described |= {
-        "guards": made.guards,
         "seconds": dict(made.seconds),
         "facts": dict(made.facts),
         "extra": dict(made.extra),
@@ -128,10 +136,12 @@ def _print_one(one: dict[str, Any], first: bool) -> None:
 def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
     """One flat list, so that every value has a name that can be searched for."""
     for title, kind in _COLUMNS:
-        if title == "problem" and not one["problem"]:
+        if title in ("guards", "graphs") or title == "problem" and not one["problem"]:
             continue
         yield title, one[title], "text" if kind == "key" else kind
     yield "guards", one.get("guards"), "text"
+    if one["key"].startswith(FRAME):
+        yield from frame_text.rows(one)
     yield from ((f"seconds.{phase}", value, "seconds") for phase, value in one.get("seconds", {}).items())
     yield from ((f"fact.{name}", value, "text") for name, value in one.get("facts", {}).items())
     yield from ((f"extra.{name}", json.dumps(value), "text") for name, value in one.get("extra", {}).items())

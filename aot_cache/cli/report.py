@@ -17,6 +17,8 @@ Fact = tuple[str, Any, Kind]
 
 # Seconds between two signs of progress, and before the first.
 _PAUSE = 0.2
+# So many texts of one title on a terminal; a program gets all.
+_SHOWN = 20
 _SIZES = ("B", "kB", "MB", "GB", "TB")
 _AGES = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "min"))
 
@@ -50,6 +52,14 @@ def facts(rows: Iterable[Fact]) -> None:
     person = on_terminal()
     lines = [[title, show(value, kind, person)] for title, value, kind in rows]
     _lines(lines, [False, False], person)
+
+
+def bounded(title: str, texts: Sequence[str]) -> Iterator[Fact]:
+    """One fact a text; a person gets the first ones, and how many more there are."""
+    shown = texts[:_SHOWN] if on_terminal() else texts
+    yield from ((title, text, "text") for text in shown)
+    if len(shown) < len(texts):
+        yield title, f"... and {len(texts) - len(shown)} more (--json has all)", "text"
 
 
 def deleted(count: int, size: int, dry_run: bool) -> None:

@@ -1,4 +1,7 @@
-"""Totals: entries, bytes, hits and the compile time saved, by kind and by torch version."""
+"""Totals: entries, bytes, hits and the time saved, of graphs and of frames, by kind and by torch version.
+
+Frames save the time of tracing; that of compiling counts with their graphs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import report
-from .entries import KERNEL, Graph, graphs, reading, resolve
+from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, reading, resolve
 
 HELP = "totals over the whole cache"
 
@@ -20,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     settings = resolve(arguments)
     store = reading(settings)
-    found = graphs(store)
+    found = all_of(store, GRAPH, FRAME)
     sizes = [entry.size for entry in store.entries()]
     kernels = [entry.size for entry in store.entries(KERNEL)]
     made = [one.manifest.created for one in found if one.manifest]
@@ -29,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
         "entries": len(sizes),
         "bytes": sum(sizes),
         "limit": settings.size_limit,
-        "graphs": _total(found),
+        "graphs": _total(one for one in found if not one.is_frame),
+        "frames": _total(one for one in found if one.is_frame),
         "kernels": {"count": len(kernels), "bytes": sum(kernels)},
         "damaged": sum(one.problem is not None for one in found),
         "oldest": min(made, default=None),
@@ -44,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _total(found: Iterable[Graph]) -> dict[str, Any]:
+def _total(found: Iterable[Stored]) -> dict[str, Any]:
     found = list(found)
     return {
         "count": len(found),
@@ -54,8 +58,8 @@ def _total(found: Iterable[Graph]) -> dict[str, Any]:
     }
 
 
-def _by(found: Iterable[Graph], group: Callable[[Graph], str]) -> dict[str, dict[str, Any]]:
-    groups: dict[str, list[Graph]] = defaultdict(list)
+def _by(found: Iterable[Stored], group: Callable[[Stored], str]) -> dict[str, dict[str, Any]]:
+    groups: dict[str, list[Stored]] = defaultdict(list)
     for one in found:
         if one.manifest:
             groups[group(one)].append(one)

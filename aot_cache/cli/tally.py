@@ -1,4 +1,4 @@
-"""Adds up what the processes of a command reported (see hook/report.py), with what the store says of those graphs."""
+"""Adds up what the processes of a command reported (see hook/report.py), with what the store says of their entries."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..artifact import archive
+from ..artifact import archive, frame_view
 from ..errors import EnvelopeError
 from ..store.readonly import ReadonlyStore
-from .entries import GRAPH, load
+from .entries import FRAME, GRAPH, load
 
-_NAMES = {"bypass": "bypassed", "refused": "refused", "failed": "failed"}
+# What became of a graph; why a graph missed is for `explain` to say. A frame's miss names what changed.
+GRAPH_ENDS = {"bypass": "bypassed", "refused": "refused", "failed": "failed"}
+FRAME_ENDS = {"miss": "missed", **GRAPH_ENDS}
 _WHY = ("reason", "detail", "remedy")
 
 
 @dataclass
 class Share:
-    """Graphs that ended alike. bytes: of their entries and kernels. seconds: that compiling them took."""
+    """Graphs, or frames, that ended alike. bytes: of their entries, and of graphs' kernels.
+
+    seconds: that compiling the graphs, or tracing the frames, took.
+    """
 
     count: int = 0
     bytes: int = 0
@@ -28,25 +33,35 @@ class Share:
 
 
 @dataclass
-class Tally:
-    """processes: how many had the cache. keys: what was hit or compiled, as names of graphs without the variant.
+class Ends:
+    """How all graphs, or all frames, ended. prefix: of their names. hit.seconds is what the hits saved."""
 
-    hit.seconds is what the hits saved.
-    """
-
-    processes: int = 0
+    prefix: str
+    names: Mapping[str, str]
     hit: Share = field(default_factory=Share)
     compiled: Share = field(default_factory=Share)
-    others: dict[str, Counter[tuple[str, ...]]] = field(default_factory=lambda: {n: Counter() for n in _NAMES.values()})
-    keys: set[str] = field(default_factory=set)
+    others: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
+    hits: set[str] = field(default_factory=set)
+    misses: set[str] = field(default_factory=set)
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        what, key = str(event.get("outcome")), str(event.get("key"))
+        if what in self.names:
+            why = tuple(str(event.get(name) or "") for name in _WHY)
+            self.others.setdefault(self.names[what], Counter())[why] += 1
+        if what in ("hit", "miss") and key.startswith(self.prefix):
+            share, keys = (self.hit, self.hits) if what == "hit" else (self.compiled, self.misses)
+            keys.add(key)
+            share.count += 1
+            share.seconds += _number(event.get("saved"))
 
     def count(self, what: str) -> int:
-        """How many were `bypassed`, `refused` or `failed`."""
-        return sum(self.others[what].values())
+        """How many were `missed`, `bypassed`, `refused` or `failed`."""
+        return sum(self.others.get(what, Counter()).values())
 
     def reasons(self, what: str) -> Iterator[tuple[str, int]]:
         """Each reason as a sentence with its detail and remedy, most frequent first."""
-        for (reason, detail, remedy), count in self.others[what].most_common():
+        for (reason, detail, remedy), count in self.others.get(what, Counter()).most_common():
             text = f"{reason}: {detail}" if detail else reason
             yield f"{text} ({remedy})" if remedy else text, count
 
@@ -55,30 +70,39 @@ class Tally:
             what: {"count": share.count, "bytes": share.bytes, "seconds": share.seconds}
             for what, share in (("hit", self.hit), ("compiled", self.compiled))
         }
-        others = {
-            what: [{**dict(zip(_WHY, why)), "count": count} for why, count in found.most_common()]
-            for what, found in self.others.items()
-        }
-        return {"processes": self.processes, **shares, **others}
+        counted = {what: self.others.get(what, Counter()).most_common() for what in self.names.values()}
+        others = {what: [{**dict(zip(_WHY, why)), "count": n} for why, n in found] for what, found in counted.items()}
+        return {**shares, **others}
+
+
+@dataclass
+class Tally:
+    """processes: how many had the cache. keys: what was hit or compiled, as names of entries without the variant.
+
+    A graph that was loaded for a frame counts with the frame, and is among the keys.
+    """
+
+    processes: int = 0
+    graphs: Ends = field(default_factory=lambda: Ends(GRAPH, GRAPH_ENDS))
+    frames: Ends = field(default_factory=lambda: Ends(FRAME, FRAME_ENDS))
+    keys: set[str] = field(default_factory=set)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"processes": self.processes, **self.graphs.to_json(), "frames": self.frames.to_json()}
 
 
 def tally(path: Path, store: ReadonlyStore, since: float) -> Tally:
     """What is in the report at `path`; what it compiled was stored after `since`, in seconds since the epoch."""
     found, pids = Tally(), set()
-    hit, missed = set(), set()
     for event in _events(path):
         pids.add(str(event.get("pid")))
-        what, key = str(event.get("outcome")), str(event.get("key"))
-        if what in _NAMES:
-            found.others[_NAMES[what]][tuple(str(event.get(name) or "") for name in _WHY)] += 1
-        elif what in ("hit", "miss") and event.get("kind") == "graph" and key.startswith(GRAPH):
-            share, keys = (found.hit, hit) if what == "hit" else (found.compiled, missed)
-            keys.add(key)
-            share.count += 1
-            share.seconds += _number(event.get("saved"))
-    found.processes, found.keys = len(pids), hit | missed
-    found.hit.bytes, _ = _stored(store, hit, 0.0)
-    found.compiled.bytes, found.compiled.seconds = _stored(store, missed, since)
+        (found.frames if event.get("kind") == "frame" else found.graphs).add(event)
+    found.processes = len(pids)
+    for ends in (found.graphs, found.frames):
+        ends.hit.bytes, _ = _stored(store, ends.hits, 0.0)
+        ends.compiled.bytes, ends.compiled.seconds = _stored(store, ends.misses, since)
+        found.keys |= ends.hits | ends.misses
+    found.keys |= _graphs_of(store, found.frames.hits | found.frames.misses)
     return found
 
 
@@ -94,7 +118,7 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def _stored(store: ReadonlyStore, keys: Iterable[str], since: float) -> tuple[int, float]:
-    """Bytes that the entries of `keys` made after `since` take with their kernels; seconds that compiling them took."""
+    """Bytes that the entries of `keys` made after `since` take with their kernels; seconds that making them took."""
     size, seconds, kernels = 0, 0.0, set()
     for key in sorted(keys):
         for entry in store.entries(f"{key}."):
@@ -110,6 +134,20 @@ def _stored(store: ReadonlyStore, keys: Iterable[str], since: float) -> tuple[in
     for kernel in sorted(kernels):
         size += sum(entry.size for entry in store.entries(kernel))
     return size, seconds
+
+
+def _graphs_of(store: ReadonlyStore, frames: Iterable[str]) -> set[str]:
+    """The graphs of these frames, as names without the variant."""
+    found = set()
+    for key in sorted(frames):
+        for entry in store.entries(f"{key}."):
+            loaded = load(store, entry)
+            if loaded and loaded[0].manifest:
+                try:
+                    found |= {name.partition(".")[0] for name in frame_view.graphs(loaded[0].manifest)}
+                except EnvelopeError:
+                    continue
+    return found
 
 
 def _number(value: Any) -> float:

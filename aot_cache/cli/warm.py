@@ -1,7 +1,8 @@
 """Run a command with the cache on, and say what its processes found in the cache and what they had to compile.
 
-The exit code is that of the command (128 + N if signal N ended it), or 1 if it went well but missed too often. The
-report goes to stderr; with --json it goes to stdout, and what the command writes to its stdout goes to stderr.
+The exit code is that of the command (128 + N if signal N ended it), or 1 if it went well but missed too often: graphs
+count, because a frame that is not found is traced, and compiles nothing if its graphs are. The report goes to stderr;
+with --json it goes to stdout, and what the command writes to its stdout goes to stderr.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -24,7 +25,7 @@ from ..store.opening import open_store
 from ..store.readonly import ReadonlyStore
 from . import last_run, report
 from .entries import reading, resolve
-from .tally import Tally, tally
+from .tally import FRAME_ENDS, GRAPH_ENDS, Ends, Share, Tally, tally
 
 HELP = "run a command with the cache on, and report"
 
@@ -111,9 +112,10 @@ def _verdict(found: Tally, limit: int) -> str:
     if not found.processes:
         return "nothing says that the cache was on, so --max-misses does not hold"
     # A refusal is a miss of everything: the directory could not be used.
-    missed = found.compiled.count + found.count("refused")
+    missed = found.graphs.compiled.count + found.graphs.count("refused")
     if missed > limit:
-        return f"{missed} graphs missed the cache, --max-misses allows {limit}"
+        frames = f" (and {count} frames)" if (count := found.frames.compiled.count) else ""
+        return f"{missed} graphs{frames} missed the cache, --max-misses allows {limit}"
     return ""
 
 
@@ -131,11 +133,22 @@ def _print(found: Tally, code: int, seconds: float) -> None:
     report.note(f"aot-cache warm: exit code {code} after {report.human_seconds(seconds)}")
     if not found.processes:
         return
-    hit, compiled = found.hit, found.compiled
-    saved = f"{report.human_seconds(hit.seconds)} of compiling saved"
-    took = f"{report.human_seconds(compiled.seconds)} to compile"
-    report.note(f"  {hit.count:6} hit       {report.human_size(hit.bytes):>8}  {saved}")
-    report.note(f"  {compiled.count:6} compiled  {report.human_size(compiled.bytes):>8}  {took}")
-    for what in ("bypassed", "refused", "failed"):
-        for text, count in found.reasons(what):
-            report.note(f"  {count:6} {what:<9} {report.printable(text)}")
+    graphs, frames = found.graphs, found.frames
+    _print_share(graphs.hit, "hit", "of compiling saved")
+    _print_share(graphs.compiled, "compiled", "to compile")
+    _print_reasons(graphs, GRAPH_ENDS.values())
+    if frames.hit.count or frames.others:
+        report.note("  frames, their graphs included where they hit:")
+        _print_share(frames.hit, "hit", "of tracing and compiling saved")
+        _print_reasons(frames, FRAME_ENDS.values())
+
+
+def _print_share(share: Share, what: str, of: str) -> None:
+    size, seconds = report.human_size(share.bytes), report.human_seconds(share.seconds)
+    report.note(f"  {share.count:6} {what:<9} {size:>8}  {seconds} {of}")
+
+
+def _print_reasons(ends: Ends, what: Iterable[str]) -> None:
+    for name in what:
+        for text, count in ends.reasons(name):
+            report.note(f"  {count:6} {name:<9} {report.printable(text)}")

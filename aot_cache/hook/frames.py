@@ -24,7 +24,7 @@ from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..torch_compat import frames, frames_install, frames_state, kernels
-from . import frames_record
+from . import frames_record, frames_verify
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -52,6 +52,7 @@ class FrameCache:
         self._drafts: list[Draft] = []
         self._added: dict[int, set[str]] = {}
         self._stored: dict[str, str | None] = {}
+        self._verifier = frames_verify.FrameVerifier(settings, ledger, self._end) if settings.verify else None
         # A backward may be compiled, and so its frame be published, in a thread of autograd's.
         self._mutex = threading.RLock()
 
@@ -64,14 +65,19 @@ class FrameCache:
                 raise CannotKey(Reason.FRAME_STATE, obstacle)
             key = frame_key(call)
         except CannotKey as error:
-            self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
+            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(call.code.co_name, ()))
             return compile_it()
         except Exception as error:
             self._fail(None, started, error)
             self._end(Bypass, None, started, Reason.INTERNAL, repr(error))
             return compile_it()
         name = frames.PREFIX + key.digest
-        found, reason, detail = self._look_up(name, key, call, started)
+        try:
+            found, reason, detail = self._look_up(name, key, call, started)
+        except frames_verify.Picked as picked:
+            assert self._verifier is not None
+            store = self._graphs.store if self._graphs.writable else None
+            return self._verifier.settle(picked, name, call, lambda: self._traced(call, compile_it), store)
         if found is not None:
             return found
         return self._compile(name, key, call, compile_it, reason, detail)
@@ -85,24 +91,34 @@ class FrameCache:
         reason: Reason,
         detail: str,
     ) -> Any:
-        before, started = frozenset(call.globals), time.perf_counter()
-        result, trace = frames.traced(compile_it)
-        seconds = time.perf_counter() - started
-        added = self._added.setdefault(id(call.globals), set())
-        added |= call.globals.keys() - before
+        started, of = time.perf_counter(), (call.code.co_name, key.parts)
         try:
-            draft = self._draft(key, call, trace, result, frozenset(added), seconds)
+            result, trace, added = self._traced(call, compile_it)
+        except BaseException:
+            self._end(Miss, name, started, reason, detail, of=of)
+            raise
+        seconds = time.perf_counter() - started - trace.backend_seconds
+        try:
+            draft = self._draft(key, call, trace, result, added, seconds)
         except CannotKey as error:
-            self._end(Bypass, name, started, error.reason, error.detail, error.remedy)
+            self._end(Bypass, name, started, error.reason, error.detail, error.remedy, of=(of[0], ()))
         except Exception as error:
             self._fail(name, started, error)
             self._end(Bypass, name, started, Reason.INTERNAL, repr(error))
         else:
-            self._end(Miss, name, started, reason, detail)
+            self._end(Miss, name, started, reason, detail, of=of)
             with self._mutex:
                 self._drafts.append(draft)
                 self._publish_complete()
         return result
+
+    def _traced(self, call: frames.Call, compile_it: Callable[[], Any]) -> tuple[Any, frames.Trace, frozenset[str]]:
+        """Dynamo's result, what it did, and the globals that compiles of this process added to those of the frame."""
+        before = frozenset(call.globals)
+        result, trace = frames.traced(compile_it)
+        added = self._added.setdefault(id(call.globals), set())
+        added |= call.globals.keys() - before
+        return result, trace, frozenset(added)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -116,9 +132,8 @@ class FrameCache:
         try:
             kernels.install()
             for stored, opened in self._candidates(name, key):
-                found, change = self._use(stored, opened, call)
+                found, change, saved = self._use(stored, opened, call)
                 if found is not None:
-                    saved = sum(opened.manifest.seconds.values())
                     self._ledger.add(Hit("frame", name, time.perf_counter() - started, saved))
                     return found, Reason.ABSENT, ""
                 reason, detail = Reason.CHANGED, change
@@ -138,29 +153,39 @@ class FrameCache:
                 self._discard(entry.name, error)
         return sorted(found, key=lambda pair: pair[1].manifest.created)
 
-    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, str]:
-        """The result of one entry for the live frame; or None, and what is different."""
+    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, str, float]:
+        """The result of one entry for the live frame; or None, and what is different. Last: seconds that it saves.
+
+        Raises:
+            frames_verify.Picked: the entry would be used, and is to be verified.
+        """
         started = time.perf_counter()
         try:
             frame = artifact.load({name: opened.section(name) for name in opened.names})
         except AotCacheError as error:
             self._discard(stored, error)
-            return None, str(error)
+            return None, str(error), 0.0
+        saved = dict(opened.manifest.seconds)
         try:
             with frames_record.compare(frame, call) as live:
-                loaded = {name: self._graph(graph, call) for name, graph in frame.graphs.items()}
-                return frames_record.install(frame, live, call, loaded), ""
+                loaded = {name: self._graph(graph, call, saved) for name, graph in frame.graphs.items()}
+                result = frames_record.install(frame, live, call, loaded)
+                if self._verifier and self._verifier.picks(stored):
+                    raise frames_verify.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
+                return result, "", sum(saved.values())
         except frames_record.Changed as change:
-            return None, str(change)
+            return None, str(change), 0.0
         except Exception as error:  # whatever an entry does when it is brought to life
             self._fail(stored, started, error)
-            return None, repr(error)
+            return None, repr(error), 0.0
 
-    def _graph(self, name: str, call: frames.Call) -> Callable[..., Any]:
+    def _graph(self, name: str, call: frames.Call, saved: dict[str, float]) -> Callable[..., Any]:
+        """A stored graph, ready to run; adds to `saved` the seconds that compiling it took."""
         data = self._graphs.store.get(name)
         if data is None:
             raise frames_record.Changed(f"its graph {name} is not in the store any more")
         opened = envelope.Envelope(data)
+        saved |= {f"{name} {phase}": seconds for phase, seconds in opened.manifest.seconds.items()}
         entry = codec.load(opened.section("result"))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
             return frames_install.revive(entry, call.settings or {})
@@ -250,8 +275,17 @@ class FrameCache:
         self._end(Failed, name, started, Reason.INTERNAL, repr(error))
 
     def _end(
-        self, kind: type[Any], key: str | None, started: float, reason: Reason, detail: str = "", remedy: str = ""
+        self,
+        kind: type[Any],
+        key: str | None,
+        started: float,
+        reason: Reason,
+        detail: str = "",
+        remedy: str = "",
+        of: tuple[str, tuple[parts.KeyPart, ...]] = ("", ()),
     ) -> None:
+        """Note an outcome; `of`: the frame's name and its key's parts."""
         outcome: Outcome = kind("frame", key, time.perf_counter() - started, reason, detail, remedy)
         self._ledger.add(outcome)
+        self._graphs.history.record(outcome, *of)
         log.info("aot_cache: frame: %s", outcome)

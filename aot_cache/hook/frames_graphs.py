@@ -57,6 +57,10 @@ def _doubt(request: aot.Request) -> str:
     if request.notes["global"] is None:
         return "one of its graphs has no name"
     for module in request.graph.modules():
+        # What AOTAutograd calls, as the policy of a checkpoint, Dynamo neither inlines nor guards.
+        for value in getattr(module, "meta", {}).values():
+            if callable(value):
+                return f"its graph holds {getattr(value, '__qualname__', value)}, which is called when it is compiled"
         for node in getattr(getattr(module, "graph", None), "nodes", ()):
             if node.op == "call_function" and targets.kind(node.target) in (targets.Kind.OTHER, targets.Kind.CUSTOM_OP):
                 return f"its graph calls {targets.name(node.target)}"

@@ -10,10 +10,13 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry
-from ..key import fingerprint, fingerprint_places, parts
+from ..key import fingerprint, fingerprint_places, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
+
+# So many differences say what happened; what follows from them would only be noise.
+_MOST_CHANGES = 3
 
 
 class Changed(AotCacheError):
@@ -147,23 +150,29 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
 
 
 def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
+    changes: dict[tuple[str, str], str] = {}
     for guard, before in zip(frame.guards.guards, frame.prints):
-        _agree(sources[guard[0]], before, lambda: look.guard(guard))
+        _agree(changes, sources[guard[0]], before, lambda: look.guard(guard))
     for row, before in frame.unguarded:
-        _agree(sources[row], before, lambda: look.unguarded(row))
+        _agree(changes, sources[row], before, lambda: look.unguarded(row))
+    if changes:
+        raise Changed("; ".join(changes.values()))
     if look.same() != frame.same:
         raise Changed("other values are the same object")
     if look.storage() != frame.storage:
         raise Changed("other tensors share memory")
 
 
-def _agree(source: Any, before: str, see: Callable[[], str]) -> None:
+def _agree(changes: dict[tuple[str, str], str], source: Any, before: str, see: Callable[[], str]) -> None:
+    """Add to `changes`, unless it is known or there are enough, what a guard sees that is not as `before`."""
     try:
         now = see()
     except Exception as error:  # the value is gone, or has no fingerprint here
-        raise Changed(f"guard `{frames_sources.describe(source)}`: {before} -> {error!r}") from None
+        now = repr(error)
     if now != before:
-        raise Changed(f"guard `{frames_sources.describe(source)}`: {before} -> {now}")
+        changes.setdefault((before, now), fingerprint_text.change(frames_sources.describe(source), before, now))
+        if len(changes) == _MOST_CHANGES:
+            raise Changed("; ".join(changes.values()))
 
 
 def install(frame: Frame, live: Live, call: frames.Call, graphs: dict[str, Callable[..., Any]]) -> Any:

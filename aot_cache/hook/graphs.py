@@ -70,7 +70,7 @@ class GraphCache:
         if not self._settings.assert_hit:
             return
         for event in self._ledger.events()[token:]:
-            if isinstance(event, (Miss, Bypass, Refused)):
+            if event.kind == "graph" and isinstance(event, (Miss, Bypass, Refused)):
                 raise MissAsserted(f"AOT_CACHE_ASSERT_HIT is set, but a graph was compiled: {event}")
 
     def key(self, request: aot.Request) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from ..errors import AotCacheError
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, frames, versions
+from ..torch_compat import aot, compilers, compiling, frames, registries, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
@@ -33,11 +34,11 @@ class Installation:
         self.cache = GraphCache(settings, self._open, LEDGER)
         seam: aot.Seam = self.cache
         self._late: list[AfterImport] = []
-        # A verified hit is compiled afresh, and so has to be traced.
-        if settings.frames and not settings.verify:
+        if settings.frames:
             kept = FrameCache(settings, self.cache, LEDGER)
             seam = Watched(self.cache, kept.published)
             self._late.append(frames.join(kept, self._patches, self._could_not_join))
+        registries.watch(self._patches)
         self._late += [
             aot.join(seam, self._patches, self._could_not_join),
             compilers.watch(self._patches),
@@ -72,8 +73,12 @@ class Installation:
 
     def _around_backend(self, backend: str, call: Callable[[], Any]) -> Any:
         """No graph is compiled in silence: one that never reached the cache is a bypass."""
-        before = len(LEDGER.events())
-        result = call()
+        before, trace, started = len(LEDGER.events()), frames.current(), time.perf_counter()
+        try:
+            result = call()
+        finally:
+            if trace is not None:
+                trace.backend_seconds += time.perf_counter() - started
         if len(LEDGER.events()) == before:
             switch = compiling.caching_is_off()
             reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")

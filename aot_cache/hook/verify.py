@@ -39,9 +39,20 @@ class End(Protocol):
     ) -> None: ...
 
 
+class Wrong(Protocol):
+    """An entry, a graph's or a frame's, that was found to be wrong; `data` are its bytes."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def data(self) -> bytes: ...
+    @property
+    def manifest(self) -> Manifest: ...
+
+
 @dataclass(frozen=True)
 class Suspect:
-    """An entry that was hit and is to be verified; `data` are its bytes."""
+    """An entry that was hit and is to be verified."""
 
     name: str
     data: bytes
@@ -109,28 +120,32 @@ class Verifier:
 
     def _fail(self, suspect: Suspect, store: Store | None, differences: Mapping[str, str], started: float) -> None:
         texts = [f"{what}: {how}" for what, how in differences.items()]
-        done, report = "The entry stays where it is: the cache is open for reading only", None
-        if store is not None:
-            done, report = self._quarantine(suspect, store, differences)
+        done, report = put_away(self._directory, suspect, store, differences)
         error = VerificationFailed(suspect.name, suspect.pending.name, texts, done, report)
         self._end(Failed, suspect.name, started, Reason.VERIFY, "; ".join(texts), done, of=suspect.pending)
         log.error("aot_cache: %s", error)
         raise error
 
-    def _quarantine(self, suspect: Suspect, store: Store, differences: Mapping[str, str]) -> tuple[str, Path | None]:
-        said: list[str] = []
-        report: Path | None = None
-        try:
-            report = quarantine.put(self._directory, suspect.name, suspect.data, _report(suspect, differences))
-            said.append(f"The entry was copied to {report.with_suffix('')}")
-        except StoreError as error:
-            said.append(f"The entry could not be kept: {error}")
-        try:
-            store.delete(suspect.name)
-            said.append("it was removed from the cache, and the next process compiles")
-        except StoreError as error:
-            said.append(f"it could not be removed from the cache: {error}")
-        return "; ".join(said), report
+
+def put_away(
+    directory: Path, suspect: Wrong, store: Store | None, differences: Mapping[str, str]
+) -> tuple[str, Path | None]:
+    """Move a wrong entry into quarantine; says what was done, and where the report is. No store: only reading."""
+    if store is None:
+        return "The entry stays where it is: the cache is open for reading only", None
+    said: list[str] = []
+    report: Path | None = None
+    try:
+        report = quarantine.put(directory, suspect.name, suspect.data, _report(suspect, differences))
+        said.append(f"The entry was copied to {report.with_suffix('')}")
+    except StoreError as error:
+        said.append(f"The entry could not be kept: {error}")
+    try:
+        store.delete(suspect.name)
+        said.append("it was removed from the cache, and the next process compiles")
+    except StoreError as error:
+        said.append(f"it could not be removed from the cache: {error}")
+    return "; ".join(said), report
 
 
 Judge = Callable[[Function, Function, list[Any]], None]
@@ -229,12 +244,12 @@ def _how(expected: Any, found: Any) -> str:
     return f"{count} of {expected.numel()} elements differ, by up to {largest}"
 
 
-def _report(suspect: Suspect, differences: Mapping[str, str]) -> dict[str, Any]:
+def _report(suspect: Wrong, differences: Mapping[str, str]) -> dict[str, Any]:
     manifest = suspect.manifest
     return {
         "time": time.time(),
         "entry": suspect.name,
-        "name": suspect.pending.name,
+        "name": manifest.name,
         "differences": dict(differences),
         "created": manifest.created,
         "facts": dict(manifest.facts),

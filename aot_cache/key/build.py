@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, config, lowering, tensors
+from ..torch_compat import aot, compilers, config, lowering, registries, tensors
 from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
@@ -58,7 +58,9 @@ def _compiler_part(request: aot.Request, identify: Identify) -> tuple[KeyPart, b
     encoder = Encoder()
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
-    found = compilers.foreign() | compilers.foreign_decompositions(request.decompositions)
+    found = compilers.foreign()
+    if not request.peeking:  # as Inductor's own compile would be called, without its table
+        found |= registries.decompositions(request.decompositions)
     others = identities(found, identify) | process_code(identify)
     for name, known in others.items():
         encoder.value((name, known))
@@ -67,9 +69,15 @@ def _compiler_part(request: aot.Request, identify: Identify) -> tuple[KeyPart, b
 
 
 def process_code(identify: Identify) -> dict[str, str]:
-    """What is not torch's own in torch's compiler, for every graph of this process alike: rules, patterns, patches."""
-    rules = lowering.user_decompositions() | lowering.user_lowerings() | lowering.user_patterns()
-    return identities(rules | patches(), identify)
+    """What is not torch's own in torch's compiler, for every graph of this process alike: rules, patterns, patches.
+
+    Raises:
+        CannotKey: one of them cannot be identified, or may have been set before anybody looked.
+    """
+    if unseen := registries.unseen():
+        remedy = "call aot_cache.enable() before anything imports torch._inductor, or install aot_cache"
+        raise CannotKey(Reason.UNKNOWN_STATE, f"rules added to {', '.join(unseen)} before the cache was on", remedy)
+    return identities(registries.changes() | lowering.user_patterns() | patches(), identify)
 
 
 def identities(found: Mapping[str, Any], identify: Identify) -> dict[str, str]:

@@ -20,9 +20,9 @@ from .callables.leaf import encode
 from .callables.node import portable_module
 from .encode import CannotKey
 from .fingerprint_code import Codes
+from .fingerprint_text import is_short
 from .parts import digest
 
-_SHOWN = 60
 _FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
@@ -70,8 +70,8 @@ class Fingerprints:
     def constant(self, value: Any) -> str:
         data = encode(value)
         if data is not None:
-            text = f"{type(value).__name__} {value!r}"
-            return text if len(text) <= _SHOWN else f"{type(value).__name__} {digest(data)}"
+            text = repr(value)
+            return f"{type(value).__name__} {text if is_short(text) else digest(data)}"
         if isinstance(value, types.CodeType):
             return self.codes.code(value)
         if isinstance(value, enum.Enum):
@@ -79,7 +79,7 @@ class Fingerprints:
         if type(value) in _PLAIN_CONTAINERS:
             items = [self.constant(item) for item in value]
             items = sorted(items) if isinstance(value, (set, frozenset)) else items
-            return f"{type(value).__name__} {digest(repr(items).encode())}"
+            return f"{type(value).__name__} {_listed(items)}"
         if isinstance(value, (type, *_FUNCTIONS)):
             return self.codes.of(value)
         if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
@@ -97,8 +97,17 @@ class Fingerprints:
             if fixed is not None and mine in described:
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
         described["keys"] = frames_state.dispatch_keys(value)
-        shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}]"
+        described["ranges"] = frames_state.marked_ranges(value)
+        shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}] on {described['device']}"
+        shown += f", strides {','.join(described.get('stride', ())) or '-'}"
+        shown += ", requires grad" if described["requires_grad"] else ""
         return f"{type(value).__name__} {shown} {digest(repr(sorted(described.items())).encode())}"
+
+
+def _listed(items: Sequence[str]) -> str:
+    """Fingerprints in a row as one: all of them if that is short."""
+    text = repr(list(items))
+    return text if is_short(text) else digest(text.encode())
 
 
 def unknown(what: str) -> CannotKey:
@@ -167,7 +176,7 @@ def _length(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
 
 def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     keys = list(dict.keys(value)) if isinstance(value, dict) else list(value.keys())
-    return f"{len(keys)} keys {digest(repr([prints.constant(key) for key in keys]).encode())} in {prints.codes.of(type(value))}"
+    return f"{len(keys)} keys {_listed([prints.constant(key) for key in keys])} in {prints.codes.of(type(value))}"
 
 
 def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:

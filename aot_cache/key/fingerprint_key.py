@@ -16,7 +16,7 @@ from .parts import CacheKey, KeyPart
 from .state import ambient_part, config_part, environment_part
 
 # Raise this whenever what a frame's entry holds, or how a fingerprint is made, changes: old entries then miss.
-FRAME_VERSION = 3
+FRAME_VERSION = 4
 
 
 def frame_key(call: frames.Call) -> CacheKey:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ..outcome import Reason
-from ..torch_compat import targets, tensors, triton
+from ..torch_compat import distributed, targets, tensors, triton
 from .encode import CannotKey, Encoder
 from .parts import KeyPart
 from .names import names
@@ -144,6 +144,8 @@ class _Walk:
             encoder.text("symbolic", self._symbols.text(value))
         elif isinstance(value, (torch.dtype, torch.device, torch.layout, torch.memory_format)):
             encoder.text("torch", str(value))
+        elif (known := distributed.described(value)) is not None:
+            encoder.value(known)
         elif callable(value) or triton.is_kernel(value):
             self._callable(encoder, value)
         else:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import tensors
+from ..torch_compat import distributed, tensors
 from .encode import CannotKey, Encoder
 from .parts import KeyPart
 
@@ -46,6 +46,9 @@ def _input(encoder: Encoder, value: Any, symbols: tensors.Symbols, identify: Cal
     if value is None or isinstance(value, (bool, int, float, complex, str)):
         encoder.value(value)
         return repr(value)
+    if distributed.mesh_of(value) is not None and (known := distributed.described(value)) is not None:
+        encoder.value(known)
+        return repr(known)
     raise CannotKey(Reason.UNKNOWN_OBJECT, f"a value of type {type(value).__module__}.{type(value).__qualname__}")
 
 
@@ -73,7 +76,7 @@ def _subclass(encoder: Encoder, tensor: Any, symbols: tensors.Symbols, identify:
     encoder.value(list(names))
     Encoder.value(encoder, _plain_context(context, identify))
     for name in names:
-        _tensor(encoder, getattr(tensor, name), symbols, identify)
+        _input(encoder, getattr(tensor, name), symbols, identify)
 
 
 def _plain_context(context: Any, identify: Callable[[Any], str]) -> Any:

@@ -111,13 +111,15 @@ class Keyed(Protocol):
     def created(self) -> float: ...
 
 
+# The parts that hold what is compiled.
+_CONTENT = {"graph", "frame"}
 E = TypeVar("E", bound=Keyed)
 
 
 def nearest(name: str, parts: Iterable[KeyPart], others: Iterable[E]) -> E | None:
     """The entry of another key that is most like `parts`; None if there are none.
 
-    The same graph counts most, then the same name, then the number of equal parts, then the later one.
+    The same graph, or frame, counts most, then the same name, then the number of equal parts, then the later one.
     """
     mine = {p.name: p.digest for p in parts}
     best: tuple[tuple[bool, bool, int, float], E] | None = None
@@ -126,7 +128,7 @@ def nearest(name: str, parts: Iterable[KeyPart], others: Iterable[E]) -> E | Non
         if theirs == mine:
             continue
         equal = {part for part, digest in theirs.items() if mine.get(part) == digest}
-        likeness = ("graph" in equal, other.name == name, len(equal), other.created)
+        likeness = (bool(equal & _CONTENT), other.name == name, len(equal), other.created)
         if best is None or likeness > best[0]:
             best = likeness, other
     return best and best[1]

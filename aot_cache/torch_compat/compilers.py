@@ -63,11 +63,6 @@ def foreign() -> dict[str, Any]:
     return found
 
 
-def foreign_decompositions(table: Any) -> dict[str, Any]:
-    """Decompositions in `table` that torch does not define itself, by operator."""
-    return {str(op): rule for op, rule in (table or {}).items() if not is_torch(rule)}
-
-
 def is_torch(value: Any) -> bool:
     """Whether a callable, and every function that it wraps or closes over, lies in torch."""
     return next(_foreign_in(value), None) is None

@@ -42,6 +42,10 @@ def without_modes() -> Any:
 def prepare(entry: Any) -> None:
     """Make a fresh result ready for serialisation, as torch does before its own save."""
     entry.pre_save()
+    for graph in _graphs(entry).values():
+        if settings := getattr(graph, "fx_kwargs", None):
+            # Only a compile reads this table, and it may hold anything.
+            graph.fx_kwargs = {name: value for name, value in settings.items() if name != "get_decomp_fn"}
 
 
 def kind(entry: Any) -> str:
@@ -201,11 +205,8 @@ def require_no_hidden_guards(since: tuple[int, frozenset[str]], inputs: Mapping[
         if names := sorted(str(symbol) for symbol in hidden if str(symbol) not in inputs):
             raise NotSerializable(f"the compile assumed {guard.expr}, and {', '.join(names)} is no input of the graph")
     for symbol, value in env.replacements.items():
-        # One unbacked symbol for another only says what the graph checks itself; a number would be data.
-        renamed = (
-            value.free_symbols and free_unbacked_symbols(symbol) and value.free_symbols == free_unbacked_symbols(value)
-        )
-        if str(symbol) not in since[1] and str(symbol) not in inputs and not renamed:
+        # Of an unbacked symbol no value is known: what replaces it was said by the graph, or is its name in a second pass.
+        if str(symbol) not in since[1] and str(symbol) not in inputs and not free_unbacked_symbols(symbol):
             raise NotSerializable(f"the compile assumed {symbol} == {value}, which is no input of the graph")
 
 

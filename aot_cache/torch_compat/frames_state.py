@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
-from . import compilers
+from . import registries
 
 # Settings of Dynamo that cannot change what a frame is compiled to, by prefix. Everything else counts.
 _NEUTRAL = (
@@ -46,10 +47,10 @@ def changed(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def foreign_decompositions() -> dict[str, Any]:
-    """Decompositions that Inductor will use and that torch does not define, by operator."""
-    from torch._inductor.decomposition import select_decomp_table
-
-    return compilers.foreign_decompositions(select_decomp_table())
+    """How the decompositions that Inductor will use differ from its own, by operator."""
+    inductors = sys.modules.get("torch._inductor.decomposition")
+    # Not imported yet, it will take what the global table holds, which is in the key.
+    return {} if inductors is None else registries.decompositions(inductors.select_decomp_table())
 
 
 def graph_break_is_error() -> bool:
@@ -126,6 +127,11 @@ def marks(function: Any) -> list[str]:
 def dispatch_keys(tensor: torch.Tensor) -> str:
     """All properties of a tensor that choose its kernels: layout, conjugation, gradients, functionalisation, ..."""
     return str(torch._C._dispatch_keys(tensor).raw_repr())
+
+
+def marked_ranges(tensor: torch.Tensor) -> list[str]:
+    """The ranges of sizes that mark_dynamic was told."""
+    return sorted(map(str, getattr(tensor, "_dynamo_dynamic_range", ())))
 
 
 def exceeds_limit(cache_size: Any, compile_id: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -26,6 +27,7 @@ class AfterImport(MetaPathFinder):
 
     def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
         self._name, self._action = name, action
+        self._asking: set[int] = set()
         module = sys.modules.get(name)
         if module is None:
             sys.meta_path.insert(0, self)
@@ -39,45 +41,55 @@ class AfterImport(MetaPathFinder):
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
+    def _act(self, module: ModuleType) -> None:
+        if self in sys.meta_path:
+            self.cancel()
+            self._action(module)
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != self._name:
-            return None
-        self.cancel()
-        return _execute_around(importlib.util.find_spec(fullname), after=self._action)
+        # Somebody may only ask whether the module exists, so this stays until it is executed.
+        return _found(fullname, self._asking, after=self._act) if fullname == self._name else None
 
 
 class BeforeImport(MetaPathFinder):
     """Calls `action()` once, right before any of `names` is first executed, or now if one was."""
 
     def __init__(self, names: Sequence[str], action: Callable[[], None]) -> None:
-        self._names, self._action, self._cancelled = frozenset(names), action, False
+        self._names, self._action = frozenset(names), action
+        self._asking: set[int] = set()
         if self._names & sys.modules.keys():
             action()
         else:
             sys.meta_path.insert(0, self)
 
     def cancel(self) -> None:
-        self._cancelled = True
-        self._leave()
-
-    def _leave(self) -> None:
         if self in sys.meta_path:
             sys.meta_path.remove(self)
 
     def _act(self) -> None:
-        if not self._cancelled:
+        if self in sys.meta_path:
+            self.cancel()
             self._action()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in self._names or self not in sys.meta_path:
-            return None
-        self._leave()
         # Not here: the interpreter holds its one import lock, and the action imports what another thread may be importing.
-        return _execute_around(importlib.util.find_spec(fullname), before=self._act)
+        return _found(fullname, self._asking, before=self._act) if fullname in self._names else None
+
+
+def _found(fullname: str, asking: set[int], **around: Callable[..., None]) -> ModuleSpec | None:
+    """The spec that the other finders give, with something done when it is executed."""
+    thread = threading.get_ident()
+    if thread in asking:
+        return None
+    asking.add(thread)
+    try:
+        return _execute_around(importlib.util.find_spec(fullname), **around)
+    finally:
+        asking.discard(thread)
 
 
 def _execute_around(

@@ -1,4 +1,4 @@
-"""What user code gave the compiler beside its configuration: decompositions, lowerings, layout constraints, patterns.
+"""What user code added to the pattern passes of torch's compiler.
 
 Only modules that are imported already are looked at, since registering something imports its module.
 """
@@ -19,28 +19,6 @@ _passes: list[tuple[str, Any]] = []
 _passes_of = 0
 
 
-def user_lowerings() -> dict[str, Any]:
-    """Callables of others, by what they are registered for."""
-    module = sys.modules.get("torch._inductor.lowering")
-    found: dict[str, Any] = {}
-    for table in ("lowerings", "_maybe_layout_constraints", "user_lowerings"):
-        for op, rule in getattr(module, table, {}).items():
-            for number, function in enumerate(_foreign(rule)):
-                found[f"{table} {op} {number}"] = function
-    return found
-
-
-def user_decompositions() -> dict[str, Any]:
-    """Callables of others in torch's tables of decompositions, from which each compile takes its own."""
-    module = sys.modules.get("torch._decomp")
-    found: dict[str, Any] = {}
-    for kind, table in getattr(module, "global_decomposition_table", {}).items():
-        for op, rule in list(table.items()):
-            for number, function in enumerate(_foreign(rule)):
-                found[f"decomposition {kind} {op} {number}"] = function
-    return found
-
-
 def user_patterns() -> dict[str, Any]:
     """Callables of others in torch's pattern passes, by the pattern and its place."""
     found: dict[str, Any] = {}
@@ -51,15 +29,6 @@ def user_patterns() -> dict[str, Any]:
                 shape = re.sub(r" at 0x[0-9a-f]+", "", repr(entry.pattern))
                 for role, function in functions:
                     found[f"{place} {op} {target} {number} {shape} {role}"] = function
-    return found
-
-
-def _foreign(value: Any) -> list[Any]:
-    if id(value) in _own:
-        return []
-    found = list(foreign_callables(value))
-    if not found:
-        _own[id(value)] = value
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
-from . import extensions, targets, tensors, triton
+from . import distributed, extensions, targets, tensors, triton
 
 _NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
 
@@ -26,6 +26,8 @@ def taught(value: Any) -> bytes | tuple[bytes, Any] | None:
     if isinstance(value, type) and issubclass(value, torch.autograd.function.BackwardCFunction):
         # Made by torch for every autograd.Function, and numbered within the process.
         return b"backward of the function that it belongs to"
+    if (known := distributed.described(value)) is not None:
+        return repr(known).encode()
     return triton.taught(value)
 
 

@@ -57,8 +57,12 @@ def is_cacheable(op: HigherOrderOperator) -> bool:
     return bool(op.cacheable()) or op.name() in _BODIES_ONLY
 
 
-# torch has not marked these as cacheable; their bodies are graphs, which the key holds whole.
-_BODIES_ONLY = frozenset({"cond", "while_loop", "autograd_function_apply"})
+# torch has not marked these as cacheable; their bodies are graphs or callables, which the key holds whole.
+_BODIES_ONLY = frozenset(
+    "associative_scan autograd_function_apply cond foreach_map hints_wrapper inline_asm_elementwise invoke_quant "
+    "invoke_quant_packed map_impl out_dtype print scan strict_mode while_loop while_loop_stack_output wrap "
+    "wrap_with_autocast wrap_with_set_grad_enabled".split()
+)
 
 
 def schema_has_effects(op: Any) -> bool:
@@ -84,7 +88,7 @@ def _is_torch_function(target: Any) -> bool:
         return target.__module__.split(".")[0] in ("builtins", "torch")
     code = getattr(target, "__code__", None)
     if code is None:
-        return _is_numpy_wrapper(target)
+        return _is_numpy_wrapper(target) or _is_backward_node(target)
     # A monkey patch may carry torch's name, but its globals are those of the module it was written in.
     home = target.__globals__.get("__name__", "")
     if home.split(".")[0] != "torch":
@@ -115,6 +119,14 @@ def _is_numpy_wrapper(target: Any) -> bool:
 
     known = getattr(utils, "is_safe_numpy_wrapper", None)
     return known is not None and bool(known(target))
+
+
+def _is_backward_node(target: Any) -> bool:
+    """A node of torch's C++ autograd engine, in a graph of compiled autograd; not one of an extension's function."""
+    ours = sys.modules.get("torch._dynamo.compiled_autograd")
+    if ours is None or type(target) is not ours.Op or target.is_custom_function:
+        return False
+    return type(target.fn).__name__ == "builtin_function_or_method"
 
 
 # Functions that Dynamo puts into graphs and torch's own cache accepts by name.

@@ -65,7 +65,7 @@ def test_a_check_gives_the_graphs_with_what_they_need_and_shows_progress() -> No
 
 def test_a_key_that_is_not_made_of_its_parts_is_told() -> None:
     name, data = sample_graphs.graph("a", key="0" * 32)
-    assert archive.graph(name, data).key_is_ours is False
+    assert archive.entry(name, data).key_is_ours is False
 
 
 def test_an_archive_of_nothing_is_one() -> None:

@@ -39,7 +39,7 @@ def crafted(header: Any, payload: bytes = b"", magic: bytes = archive.MAGIC, ver
     return struct.pack("<8sHI16s", magic, version, len(text), archive._blake(text)) + text + payload
 
 
-def check(data: bytes, limit: int = LIMIT) -> list[archive.Graph]:
+def check(data: bytes, limit: int = LIMIT) -> list[archive.Carried]:
     return archive.Archive(io.BytesIO(data), limit).check(lambda done: None)
 
 

@@ -205,7 +205,7 @@ def test_an_unknown_key_is_a_no(empty: Cache, run: Run, arguments: tuple[str, ..
     key = put(empty, parts())
     assert not key.startswith("ff")
     result = run("explain", *(argument.format(key=key) for argument in arguments))
-    assert (result.code, result.out) == (1, "") and "no graph has the key 'ff'" in result.err
+    assert (result.code, result.out) == (1, "") and "no graph or frame has the key 'ff'" in result.err
 
 
 def test_an_ambiguous_prefix_is_a_no_with_the_candidates(empty: Cache, run: Run) -> None:

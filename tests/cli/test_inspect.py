@@ -77,7 +77,7 @@ def test_an_ambiguous_prefix_lists_the_candidates_and_is_a_no(cache: Cache, run:
 def test_an_unknown_key_is_a_no(cache: Cache, run: Run, key: str) -> None:
     result = run("inspect", key)
     assert (result.code, result.out) == (1, "")
-    assert "no graph has the key" in result.err and "\x1b" not in result.err
+    assert "no graph or frame has the key" in result.err and "\x1b" not in result.err
 
 
 def test_a_damaged_manifest_is_listed_as_damaged(cache: Cache, run: Run) -> None:

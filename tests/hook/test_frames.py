@@ -75,7 +75,7 @@ def test_what_cannot_be_compared_is_never_stored_and_says_why(table: Table, name
 @pytest.mark.slow
 def test_a_miss_names_what_changed(table: Table) -> None:
     why = "\n".join(why for name in ("global int", "inlined function") for why in table.changed[name]["why"])
-    assert "guard `G['K']`: int 2 -> int 3" in why
+    assert "guard `G['K']`: 2 -> 3" in why
     assert "code of `case_inlined_function.g` changed" in why
 
 

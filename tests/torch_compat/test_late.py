@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _imp
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,3 +82,25 @@ def test_turning_it_off_imports_no_compiler(fresh_process: FreshProcess) -> None
         "print(json.dumps('torch._dynamo' in sys.modules))"
     )
     assert done is False
+
+
+def test_asking_whether_the_module_exists_is_no_import(module: str) -> None:
+    seen: list[str] = []
+    AfterImport(module, lambda _: seen.append("after"))
+    BeforeImport([module], lambda: seen.append("before"))
+    assert importlib.util.find_spec(module) is not None
+    assert seen == []
+    __import__(module)
+    assert seen == ["before", "after"]
+
+
+def test_an_import_that_fails_is_none(module: str, tmp_path: Path) -> None:
+    seen: list[str] = []
+    path = tmp_path / f"{module}.py"
+    path.write_text("raise RuntimeError")
+    AfterImport(module, lambda _: seen.append("after"))
+    with pytest.raises(RuntimeError):
+        __import__(module)
+    path.write_text("value = 'longer than before'\n")
+    __import__(module)
+    assert seen == ["after"]

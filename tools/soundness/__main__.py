@@ -1,4 +1,4 @@
-"""No false hit, no spurious miss, no silent bypass: `python3 tools/soundness [--only NAME] [--json] [--keep]`.
+"""No false hit, no spurious miss, no silent bypass: `python3 tools/soundness [--frames] [--only NAME] [--json] [--keep]`.
 
 Runs every change of the table in fresh processes on one cache directory, against runs without any cache.
 """
@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="changes whose name contains NAME; may be repeated"
     )
+    parser.add_argument("--frames", action="store_true", help="keep whole frames as well (AOT_CACHE_FRAMES=1)")
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument("--keep", action="store_true", help="keep the temporary directory and print its path")
     parser.add_argument("--torch", action="store_true", help="tell instead after which changes torch's caches go wrong")
@@ -45,7 +47,7 @@ def main() -> int:
     try:
         if arguments.torch:
             return report_torch(runs.stale(table, home))
-        verdicts = runs.run(table, home)
+        verdicts = runs.run(table, home, frames=arguments.frames)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
@@ -54,7 +56,10 @@ def main() -> int:
             print(f"kept: {home}", file=sys.stderr)
         else:
             shutil.rmtree(home, ignore_errors=True)
-    return report(verdicts, arguments.json)
+    code = report(verdicts, arguments.json)
+    if arguments.frames and not arguments.json:
+        print(frames_line(verdicts))
+    return code
 
 
 def report_torch(stale: dict[str, bool]) -> int:
@@ -85,6 +90,15 @@ def report(verdicts: list[runs.Verdict], as_json: bool) -> int:
     print(f"sound {counts['sound']}/{counts['changes']}, spurious misses {counts['spurious misses']}, ", end="")
     print(f"silent bypasses {counts['silent bypasses']}, other trouble {counts['other trouble']}")
     return 1 if wrong else 0
+
+
+def frames_line(verdicts: list[runs.Verdict]) -> str:
+    """How many of the programs' second processes found their frames, and why others have none."""
+    again = [v.seen["again"] for v in verdicts if "again" in v.seen]
+    hits = sum({kind for kind, _, _ in seen["frames"]} == {"Hit"} for seen in again)
+    reasons = Counter(reason for seen in again for kind, reason, _ in seen["frames"] if kind == "Bypass")
+    why = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+    return f"frames: {hits}/{len(again)} unchanged programs had nothing but hits; bypasses: {why or 'none'}"
 
 
 if __name__ == "__main__":

@@ -31,16 +31,19 @@ class Verdict:
     seen: dict[str, Seen] = field(default_factory=dict)
 
 
-def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
-    """Each change's `before` in one process, again in a second, `after` in a third, and `after` without any cache."""
+def run(changes: list[Change], home: Path, jobs: int = 2, frames: bool = False) -> list[Verdict]:
+    """Each change's `before` in one process, again in a second, `after` in a third, and `after` without any cache.
+
+    frames: the cache keeps whole frames as well.
+    """
     if any(LIBRARIES in change.before for change in changes):
         child.say("building two libraries of operators")
         native.build(home / "libraries")
-    first, second = [_Batch("before", {}, changes)], [_Batch("again", {}, changes)]
+    first, second = [_Batch("before", {}, changes, frames)], [_Batch("again", {}, changes, frames)]
     for env in _surroundings(changes):
         mine = [c for c in changes if dict(c.env) == env]
         if mine:
-            second.append(_Batch("after", env, mine))
+            second.append(_Batch("after", env, mine, frames))
         # Surroundings that do not matter need no reference of their own.
         material = [c for c in mine if c.expect is not Expect.SAME_KEY]
         if not env:
@@ -53,7 +56,7 @@ def run(changes: list[Change], home: Path, jobs: int = 2) -> list[Verdict]:
             for batch, results in zip(stage, pool.map(lambda b: b.run(home), stage)):
                 for name, result in results.items():
                     seen[name][batch.role] = result
-    return [judge(change, seen[change.name]) for change in changes]
+    return [judge(change, seen[change.name], frames) for change in changes]
 
 
 def stale(changes: list[Change], home: Path) -> dict[str, bool]:
@@ -84,6 +87,7 @@ class _Batch:
     role: str
     env: Mapping[str, str]
     changes: list[Change]
+    frames: bool = False
 
     def run(self, home: Path) -> dict[str, Seen]:
         tag = f"{self.role}-{abs(hash(tuple(sorted(self.env.items()))))}"
@@ -93,6 +97,7 @@ class _Batch:
         own = home / folder
         env = child.environment(own, PYTHONPATH=str(ROOT), **{"PYTHONHASHSEED": "0", **_filled(self.env, home)})
         env[LIBRARIES] = str(home / "libraries")
+        env["AOT_CACHE_FRAMES"] = "1" if self.frames else "0"
         if folder != "shared":
             env["AOT_CACHE"] = "0"
         if self.role == "reference":
@@ -111,7 +116,7 @@ class _Batch:
         return path
 
 
-def judge(change: Change, seen: dict[str, Seen]) -> Verdict:
+def judge(change: Change, seen: dict[str, Seen], frames: bool = False) -> Verdict:
     verdict = Verdict(change, seen=seen)
     for role, result in seen.items():
         if result["error"]:
@@ -120,6 +125,8 @@ def judge(change: Change, seen: dict[str, Seen]) -> Verdict:
         verdict.unsound = True
         return verdict
     _judge_values(verdict)
+    if frames:
+        _judge_frames(verdict)
     _judge_events(verdict)
     return verdict
 
@@ -138,6 +145,18 @@ def _judge_values(verdict: Verdict) -> None:
     if (seen["before"]["values"] == reference["values"]) != change.equal:
         verdict.unsound = True
         verdict.problems.append("the change does not matter" if not change.equal else "the change matters after all")
+
+
+def _judge_frames(verdict: Verdict) -> None:
+    """What became of the frames. Graphs of a frame that was found are not looked up: they count as found."""
+    for role in ("before", "again", "after"):
+        found = verdict.seen[role]
+        kinds = {kind for kind, _, _ in found["frames"]}
+        if not kinds or "Failed" in kinds:
+            verdict.silent = verdict.silent or not kinds
+            verdict.problems.append(f"{role}: {_told(found, 'frames')}")
+        if "Hit" in kinds:
+            found["events"] = found["events"] or [row for row in found["frames"] if row[0] == "Hit"]
 
 
 def _judge_events(verdict: Verdict) -> None:
@@ -171,5 +190,5 @@ def _judge_events(verdict: Verdict) -> None:
         verdict.problems.append(f"after: no guard kept the entry away: {_told(verdict.seen['after'])}")
 
 
-def _told(seen: Seen) -> str:
-    return "; ".join(f"{kind} {text}" for kind, _, text in seen["events"]) or "nothing was looked up"
+def _told(seen: Seen, what: str = "events") -> str:
+    return "; ".join(f"{kind} {text}" for kind, _, text in seen[what]) or "nothing was looked up"

@@ -55,7 +55,8 @@ def run(name: str, path: str) -> dict[str, Any]:
     return {
         "values": digest(values),
         "shown": shown(values),
-        "events": [_event(event) for event in aot_cache.events()[before:]],
+        "events": [_event(event) for event in aot_cache.events()[before:] if event.kind == "graph"],
+        "frames": [_event(event) for event in aot_cache.events()[before:] if event.kind == "frame"],
         "error": error,
         "seconds": round(time.perf_counter() - started, 2),
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from table import same
+import dataclasses
+
+from table import Change, same
 
 ITEM = """
 def run():
@@ -46,7 +48,7 @@ def run():
 SIZES = """
 def run():
     compiled = torch.compile(lambda x: torch.mm(x, x.t()) * x.shape[0])
-    yield [compiled(torch.ones(rows, 2)).dtype for rows in (3, 4, 5)]
+    yield [compiled(torch.ones(rows, 2)) for rows in (3, 4, 5)]
 """
 
 VALUES = """
@@ -55,12 +57,19 @@ def run():
     x, w = torch.randn(3, 3), torch.randn(3, 3, requires_grad=True)
     out = torch.compile(lambda x, w, lr: torch.mm(x, w) * lr)(x, w, torch.tensor(0.1))
     out.sum().backward()
-    yield out.shape
+    yield out
+    yield w.grad
 """
 
+
+def fed(name: str, text: str, *edits: tuple[str, str]) -> Change:
+    """Other data for the same graph: what is stored must be used, and must not have kept the old data."""
+    return dataclasses.replace(same(name, text, *edits), equal=False)
+
+
 CHANGES = [
-    same("item_of_another_value", ITEM.replace("yield torch", "yield 0 * torch"), ("tensor(2.0)", "tensor(3.0)")),
-    same("another_seed", FULL, ("manual_seed(0)", "manual_seed(1)")),
+    fed("item_of_another_value", ITEM, ("tensor(2.0)", "tensor(3.0)")),
+    fed("another_seed", FULL.replace("yield out.shape, out.dtype", "yield out"), ("manual_seed(0)", "manual_seed(1)")),
     same("whole_graph", FULL, ("torch.compile(net)", "torch.compile(net, fullgraph=True)")),
     same("made_elsewhere", FULL, ("return Net()", "'''A text.'''\n    return torch.nn.Sequential(Net())[0]")),
     same("warnings_always", FULL, ("torch.manual_seed(0)", "torch.set_warn_always(True)")),
@@ -71,8 +80,8 @@ CHANGES = [
     ),
     same("buffer_added", FULL, ("(4, 4)\n\n", "(4, 4)\n        self.register_buffer('unused', torch.ones(3))\n\n")),
     same("graphs_in_other_order", TWO_GRAPHS, ("(f, g)}", "(g, f)}")),
-    same("another_dynamic_size", SIZES, ("(3, 4, 5)", "(3, 6, 9)")),
-    same("other_values", VALUES, ("manual_seed(1)", "manual_seed(2)"), ("0.1", "0.2")),
+    fed("another_dynamic_size", SIZES, ("(3, 4, 5)", "(3, 6, 9)")),
+    fed("other_values", VALUES, ("manual_seed(1)", "manual_seed(2)"), ("0.1", "0.2")),
     same(
         "saving_patched",
         FULL,
