@@ -170,3 +170,10 @@ encoder.value([{"b": {"x", "y", "z", ("q", 1)}, "a": frozenset("abcdefgh")}, 1.5
 print(json.dumps(hashlib.sha256(encoder.bytes()).hexdigest()))
 """
     assert len({fresh_process(code, hashseed=seed) for seed in (0, 1, 2)}) == 1
+
+
+def test_enumerations_of_one_name_and_different_values_differ() -> None:
+    kinds: list[Any] = [enum.Enum, enum.IntEnum]
+    for kind in kinds:
+        members = [kind("Level", {"LOW": value}, module="program").LOW for value in (1, 2)]
+        assert encode(members[0]) != encode(members[1])
