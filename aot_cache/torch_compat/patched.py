@@ -29,8 +29,8 @@ _CALLED = frozenset(
 _NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.manual_seed".split())
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
-_Held = tuple[list[Any], list[int]]
-_seen: dict[str, tuple[Any, _Held]] = {}
+# Of each namespace: its owner, the values in it, their ids, and the classes among them that it defines.
+_seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
 _found: dict[str, dict[str, Any]] = {}
 
 
@@ -48,15 +48,13 @@ def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -
     held = list(members.values())
     ids = list(map(id, held))
     known = _seen.get(place)
-    if known is None or known[0] is not owner or known[1][1] != ids:
-        _seen[place] = (owner, (held, ids))  # the values are kept, so that their ids stay theirs
-        _found[place] = dict(_foreign(place, members, wanted))
-    if isinstance(owner, type):
-        return
-    for value in held:
+    if known is None or known[0] is not owner or known[2] != ids:
         # Not isinstance, which asks the object what it is.
-        if issubclass(type(value), type) and value.__module__ == place:
-            _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
+        classes = [value for value in held if issubclass(type(value), type) and value.__module__ == place]
+        known = _seen[place] = (owner, held, ids, [] if isinstance(owner, type) else classes)
+        _found[place] = dict(_foreign(place, members, wanted))
+    for value in known[3]:  # the values are kept, so that their ids stay theirs
+        _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
 
 
 def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
