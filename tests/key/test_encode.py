@@ -22,7 +22,10 @@ HASHABLE = st.recursive(
     max_leaves=4,
 )
 VALUES = st.recursive(
-    HASHABLE | st.just(...) | st.builds(slice, st.integers(), st.integers(), st.none()) | st.builds(range, st.integers(0, 9)),
+    HASHABLE
+    | st.just(...)
+    | st.builds(slice, st.integers(), st.integers(), st.none())
+    | st.builds(range, st.integers(0, 9)),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HASHABLE, inner, max_size=3) | st.tuples(inner),
     max_leaves=8,
 )

@@ -6,13 +6,14 @@ from collections import Counter
 
 from table import Change
 
-from . import ambient, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
+from . import ambient, behind, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
 from . import shapes, surroundings, training, values
 
 TABLE: list[Change] = [
     *graphs.CHANGES,
     *operators.CHANGES,
     *callables.CHANGES,
+    *behind.CHANGES,
     *inputs.CHANGES,
     *ambient.CHANGES,
     *settings.CHANGES,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from table import Change, same
+from table import fed, same
 
 ITEM = """
 def run():
@@ -60,11 +58,6 @@ def run():
     yield out
     yield w.grad
 """
-
-
-def fed(name: str, text: str, *edits: tuple[str, str]) -> Change:
-    """Other data for the same graph: what is stored must be used, and must not have kept the old data."""
-    return dataclasses.replace(same(name, text, *edits), equal=False)
 
 
 CHANGES = [
