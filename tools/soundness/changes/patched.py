@@ -116,6 +116,7 @@ def run():
 """
 
 REMOVED = """
+import torch._inductor.config as inductor
 from torch._inductor.decomposition import decompositions
 
 aten = torch.ops.aten
@@ -124,7 +125,7 @@ def run():
     saved = dict(decompositions)
     try:
         pass
-        with torch.no_grad():
+        with torch.no_grad(), inductor.patch(fallback_random=True):  # else Inductor keeps a copy
             yield torch.compile(lambda x: torch.nn.functional.silu(x))(torch.linspace(-3, 3, 64))
     finally:
         decompositions.clear()
@@ -176,7 +177,6 @@ CHANGES = [
         TABLES,
         REMOVED,
         ("        pass", "        del decompositions[aten.silu.default]"),
-        equal=True,
     ),
     other("lowering_of_another_operator", TABLES, SWAPPED, ("handler(aten.cos", "handler(aten.exp")),
     other("fake_in_a_table_of_torch", TABLES, FAKE_IMPL, ("torch.empty_like(x)", "x.new_empty(x.shape)"), equal=True),
