@@ -22,7 +22,7 @@ __all__ = ["disable", "enable", "enabled", "errors", "events", "stats"]
 def enable(**settings: Any) -> None:
     """Turn the cache on, with settings over the environment over defaults; replaces an earlier `enable`.
 
-    Keywords: directory, size_limit, mode, assert_hit, wait, verify, enabled; see README.
+    Keywords: directory, size_limit, mode, assert_hit, wait, verify, frames, cpu, enabled; see README.
 
     Raises:
         SettingError: a setting is not valid; names the setting, the value and what is allowed.

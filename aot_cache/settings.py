@@ -14,6 +14,8 @@ from .errors import SettingError
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _MODES = ("readwrite", "readonly", "refresh")
+NATIVE = "native"
+CPU_LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
 
 def _default_directory() -> Path:
@@ -35,6 +37,7 @@ class Settings:
     wait: seconds to wait for another process that compiles the same graph (AOT_CACHE_WAIT).
     verify: share of hits, 0 to 1, that are compiled afresh and compared (AOT_CACHE_VERIFY).
     frames: whether what Dynamo made of a frame is kept too, so that a warm start traces nothing (AOT_CACHE_FRAMES).
+    cpu: native, or the level in CPU_LEVELS that kernels are compiled for instead of the CPU at hand (AOT_CACHE_CPU).
     """
 
     enabled: bool
@@ -45,6 +48,7 @@ class Settings:
     wait: float
     verify: float
     frames: bool
+    cpu: str
 
     @classmethod
     def resolve(cls, arguments: Mapping[str, Any] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -107,6 +111,12 @@ def _mode(name: str, value: Any) -> str:
     return value
 
 
+def _cpu(name: str, value: Any) -> str:
+    if value != NATIVE and value not in CPU_LEVELS:
+        raise SettingError(name, value, f"one of {', '.join((NATIVE, *CPU_LEVELS))}")
+    return value
+
+
 def _seconds(name: str, value: Any) -> float:
     try:
         seconds = float(value)
@@ -142,4 +152,5 @@ _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "wait": ("AOT_CACHE_WAIT", _seconds, 600.0),
     "verify": ("AOT_CACHE_VERIFY", _share, 0.0),
     "frames": ("AOT_CACHE_FRAMES", _switch, False),
+    "cpu": ("AOT_CACHE_CPU", _cpu, NATIVE),
 }

@@ -23,6 +23,7 @@ VARIABLES = {
     "wait": "AOT_CACHE_WAIT",
     "verify": "AOT_CACHE_VERIFY",
     "frames": "AOT_CACHE_FRAMES",
+    "cpu": "AOT_CACHE_CPU",
 }
 # By field: text, the value it stands for, and another text with another value.
 GOOD: dict[str, tuple[str, Any, str]] = {
@@ -34,6 +35,7 @@ GOOD: dict[str, tuple[str, Any, str]] = {
     "wait": ("2.5", 2.5, "3"),
     "verify": ("0.25", 0.25, "1"),
     "frames": ("1", True, "0"),
+    "cpu": ("x86-64-v3", "x86-64-v3", "x86-64-v4"),
 }
 BAD: dict[str, list[Any]] = {
     "enabled": ["2", "maybe", "-1", "0.0"],
@@ -44,11 +46,13 @@ BAD: dict[str, list[Any]] = {
     "wait": ["-1", "nan", "inf", "soon", "1s"],
     "verify": ["-0.1", "1.01", "nan", "inf", "always", "50%"],
     "frames": ["2", "maybe", "01"],
+    "cpu": ["X86-64-V3", "x86-64", "x86-64-v5", "avx2", "armv8-a", "-march=native"],
 }
 ALLOWED = {
     "enabled": "0 or 1", "directory": "the path of a directory", "size_limit": "10GB, 500MB",
     "mode": "readwrite, readonly, refresh", "assert_hit": "0 or 1", "wait": "at least 0",
     "verify": "from 0 (no hit) to 1 (every hit)", "frames": "0 or 1",
+    "cpu": "native, x86-64-v2, x86-64-v3, x86-64-v4",
 }  # fmt: skip
 FIELDS = list(VARIABLES)
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..errors import EnvelopeError, NotSerializable
-from ..torch_compat import storages
+from ..torch_compat import light, storages
 from ..torch_compat.entries import REBUILDERS, without_modes
 
 # Classes of these packages may be rebuilt; functions only if they are listed.
@@ -95,7 +95,7 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if _is_listed(module, name):
-            return super().find_class(module, name)
+            return light.by_name(module, name) or super().find_class(module, name)
         # Only importing what torch would import anyway: a user's module must be there already.
         known = module.split(".")[0] in _PACKAGES or module in sys.modules
         found = super().find_class(module, name) if known else None

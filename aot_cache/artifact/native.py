@@ -18,7 +18,6 @@ import importlib.util
 import itertools
 import os
 import platform
-import re
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import AotCacheError, EnvelopeError, ForeignEntry, NotSerializable
+from ..key import machine
 from ..key.parts import digest
 from ..torch_compat import kernels
 
@@ -47,6 +47,7 @@ _NOT_INSTRUCTIONS = frozenset(
 )
 
 _loaded: dict[tuple[str, str], Any] = {}
+_served: dict[str, _Source] = {}
 _loading = threading.Lock()
 _serial = itertools.count(2)
 
@@ -65,48 +66,76 @@ def store_name(digest: str) -> str:
     return f"k-{digest}"
 
 
+def library_names(table: Mapping[str, Any]) -> list[str]:
+    """The names in the store of the libraries of an entry with this table of kernels."""
+    return [store_name(str(row["digest"])) for row in table["libraries"]]
+
+
 @functools.cache
 def cpu_features() -> frozenset[str] | None:
     """What native code may use on this machine; None where that cannot be told (no /proc/cpuinfo)."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    line = re.search(r"^(?:flags|Features|isa|features)\s*:\s*(.*)$", text, re.MULTILINE)
-    if line is None:
-        return None
-    return frozenset([f"machine:{platform.machine()}", *line[1].split()]) - _NOT_INSTRUCTIONS
+    flags = machine.cpu_flags()
+    return None if flags is None else _features(flags - _NOT_INSTRUCTIONS)
 
 
-def bundle(wrappers: Iterable[str]) -> Bundle:
+def _features(flags: frozenset[str]) -> frozenset[str]:
+    return flags | {f"machine:{platform.machine()}"}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where the library of a request comes from: its name and vector instruction set, and what of a CPU it may use."""
+
+    name: str
+    isa: str
+    needs: frozenset[str]
+    read: Callable[[], bytes]
+
+
+def bundle(wrappers: Iterable[str], level: str = "") -> Bundle:
     """The kernels of the graphs with these wrapper sources, all of which were executed in this process.
 
+    level: the CPU level that the graphs' key says; "" for this CPU.
+
     Raises:
-        NotSerializable: their sources are not all written for one vector instruction set.
+        NotSerializable: the sources are not all written for one vector instruction set, or a library for `level`.
     """
     rows, libraries, left_out, isas = [], {}, {}, set()
-    features = cpu_features()
+    features = _features(machine.LEVELS[level]) if level else cpu_features()
     for fingerprint in dict.fromkeys(f for source in wrappers for f in kernels.of_graph(source) or ()):
-        library = kernels.built(fingerprint)
-        if library is None:
-            left_out[fingerprint] = "it was not built by torch in this process"
+        source = _source(fingerprint, level, features)
+        if source is None:
+            left_out[fingerprint] = "it was neither built by torch nor loaded from an entry in this process"
             continue
-        isas.add(library.isa)
-        try:
-            data = library.path.read_bytes()
-        except OSError as error:
-            left_out[fingerprint] = f"its file is gone: {error}"
-            continue
+        isas.add(source.isa)
         if features is None:
             left_out[fingerprint] = "the features of this CPU are unknown"
             continue
+        try:
+            data = source.read()
+        except (OSError, AotCacheError) as error:
+            left_out[fingerprint] = f"its file is gone: {error}"
+            continue
         libraries[digest(data)] = data
-        rows.append({"fingerprint": fingerprint, "digest": digest(data), "name": library.name, "bytes": len(data)})
+        rows.append({"fingerprint": fingerprint, "digest": digest(data), "name": source.name, "bytes": len(data)})
     isas.discard("")
     if len(isas) > 1:
         raise NotSerializable(f"the graph has kernels for more than one instruction set: {', '.join(sorted(isas))}")
     table = {"isa": next(iter(isas), ""), "cpu": sorted(features or ()), "libraries": rows}
     return Bundle(table, libraries, left_out)
+
+
+def _source(fingerprint: str, level: str, features: frozenset[str] | None) -> _Source | None:
+    """What torch built for this request, else what an entry served for it."""
+    built, served = kernels.built(fingerprint), _served.get(fingerprint)
+    if built is not None and built.level == level:
+        return _Source(built.name, built.isa, features or frozenset(), built.path.read_bytes)
+    if served is not None and features is not None and served.needs <= features:
+        return served
+    if built is not None or served is not None:
+        there = built.level if built is not None else " ".join(sorted(served.needs)) if served else ""
+        raise NotSerializable(f"a kernel is there for {there or 'this CPU'}, and not for {level or 'this CPU'}")
+    return None
 
 
 @contextlib.contextmanager
@@ -131,6 +160,9 @@ def serve(table: Mapping[str, Any], fetch: Fetch, features: frozenset[str] | Non
     }
     with kernels.serving(loaders, isa) as counts:
         yield counts
+    for fingerprint, content, name in rows:
+        if fingerprint in counts.loaded:
+            _served[fingerprint] = _Source(name, isa, needed, functools.partial(_fetched, content, fetch))
 
 
 def _function(expected: str, function: str, fetch: Fetch, lacking: list[str]) -> Any:
@@ -139,13 +171,17 @@ def _function(expected: str, function: str, fetch: Fetch, lacking: list[str]) ->
         raise ForeignEntry(f"this CPU lacks {', '.join(lacking)}")
     with _loading:
         if (expected, function) not in _loaded:
-            data = fetch(store_name(expected))
-            if data is None:
-                raise AotCacheError("the store does not hold it any more")
-            if digest(data) != expected:
-                raise EnvelopeError("its bytes are damaged: the digest does not agree")
-            _loaded[expected, function] = _load(data, f"{expected}.{function}")
+            _loaded[expected, function] = _load(_fetched(expected, fetch), f"{expected}.{function}")
         return _loaded[expected, function]
+
+
+def _fetched(expected: str, fetch: Fetch) -> bytes:
+    data = fetch(store_name(expected))
+    if data is None:
+        raise AotCacheError("the store does not hold it any more")
+    if digest(data) != expected:
+        raise EnvelopeError("its bytes are damaged: the digest does not agree")
+    return data
 
 
 def _load(data: bytes, module: str) -> Any:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import AotCacheError, SettingError
-from ..settings import _SOURCES, Settings
+from ..key.machine import lacking
+from ..settings import _SOURCES, NATIVE, Settings
 from ..store.opening import check_directory
 from . import report
 from .entries import reading, resolve
@@ -126,6 +127,10 @@ def _settings(settings: Settings, arguments: argparse.Namespace, environ: Mappin
             origin = "--dir"
         if name == "enabled" and not value:
             yield Finding("warn", variable, f"0 ({origin}): nothing is cached", f"unset {variable}")
+            continue
+        if name == "cpu" and value != NATIVE and (missing := lacking(value)):
+            detail = f"{value} ({origin}): this CPU lacks {' '.join(missing)}, so kernels are for this CPU alone"
+            yield Finding("warn", variable, detail, "choose a level that every machine has")
             continue
         shown = report.human_size(value) if name == "size_limit" else int(value) if isinstance(value, bool) else value
         yield Finding("ok", variable, f"{shown} ({origin})")

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from ..artifact import archive
 from ..errors import EnvelopeError, SettingError, StoreError
-from ..key.machine import here
+from ..key.machine import LEVELS, here, lacking
 from ..settings import Settings
 from ..store.base import LOW_WATER, Store
 from ..store.opening import open_store
@@ -121,6 +121,11 @@ def _not_newer(one: archive.Carried, store: Store) -> str:
 
 def _foreign(there: Mapping[str, str], own: Mapping[str, str]) -> str:
     """Why an entry made in the environment `there` cannot hit in this one; empty if nothing is known against it."""
+    if (level := there.get("cpu.level")) is not None:
+        if level not in LEVELS:
+            return f"another CPU: {level} is not known here"
+        if missing := lacking(level):
+            return f"another CPU: for {level}, this one lacks {' '.join(missing)}"
     for what, names in _DIFFERENCES.items():
         for name in names:
             theirs, ours = there.get(name), own.get(name)

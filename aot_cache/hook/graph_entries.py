@@ -59,7 +59,7 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     finally:
         entries.put_texts(entry, texts)
     sources = entries.sources(entry)
-    bundle = native.bundle(sources)
+    bundle = native.bundle(sources, _cpu_level(pending.key))
     manifest = Manifest(
         key=pending.key.digest,
         parts=pending.key.parts,
@@ -78,6 +78,10 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}
     return Sealed(entry_name(pending.key.digest, manifest.guards), pack_envelope(manifest, sections), libraries)
+
+
+def _cpu_level(key: CacheKey) -> str:
+    return next((part.summary.get("cpu.level", "") for part in key.parts if part.name == "environment"), "")
 
 
 def check_belongs(manifest: Manifest, key: CacheKey) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ..artifact import alike, envelope
+from ..artifact import alike, envelope, native
 from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
 from ..key.build import graph_key
 from ..key.encode import CannotKey
@@ -179,6 +179,13 @@ class GraphCache:
             aot.add_to_portable_archive(name, library)
         return library
 
+    def _carry_libraries(self, names: Iterable[str]) -> None:
+        # An earlier hit may have loaded them for an archive that was cleared since.
+        there = aot.portable_archive()
+        for name in names:
+            if name not in there:
+                self._fetch_library(name)
+
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _find(self, key: str, request: aot.Request) -> tuple[aot.Loaded | None, Reason]:
@@ -201,6 +208,7 @@ class GraphCache:
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
                 aot.add_to_portable_archive(stored.name, data)
+                self._carry_libraries(native.library_names(opened.manifest.extra["kernels"]))
                 request.notes["entry"] = stored.name
                 if self._verifier and self._verifier.picks(key):
                     suspect = stored.name, data, opened.manifest, pending

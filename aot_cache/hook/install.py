@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import AotCacheError
+from ..key import machine
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
-from ..settings import Settings
+from ..settings import NATIVE, Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, frames, registries, versions
+from ..torch_compat import aot, compilers, compiling, cpu, frames, registries, versions
 from ..torch_compat.late import AfterImport
 from ..torch_compat.patches import Patches
 from . import report
-from .frames import FrameCache
-from .frames_graphs import Watched
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -31,10 +30,14 @@ class Installation:
         self.settings = settings
         self.failure: Exception | None = None
         self._patches = Patches()
+        cpu.use(self._cpu_level())
         self.cache = GraphCache(settings, self._open, LEDGER)
         seam: aot.Seam = self.cache
         self._late: list[AfterImport] = []
         if settings.frames:
+            from .frames import FrameCache
+            from .frames_graphs import Watched
+
             kept = FrameCache(settings, self.cache, LEDGER)
             seam = Watched(self.cache, kept.published)
             self._late.append(frames.join(kept, self._patches, self._could_not_join))
@@ -60,6 +63,21 @@ class Installation:
         for name in self._patches.undo():
             log.warning("aot_cache: %s was replaced by somebody else after us and is left as it is", name)
         self.cache.close()
+        cpu.use("")
+
+    def _cpu_level(self) -> str:
+        """The level to compile for; "" for this CPU, also where it lacks what the level has."""
+        level = self.settings.cpu
+        if level == NATIVE:
+            return ""
+        lacking = machine.lacking(level)
+        reason = f"it lacks {' '.join(lacking)}" if lacking else cpu.obstacle()
+        if not reason:
+            return level
+        detail = f"AOT_CACHE_CPU={level}: {reason}; kernels are compiled for this CPU itself"
+        LEDGER.add(Failed("graph", None, 0.0, Reason.CPU, detail, "choose a level that every machine has"))
+        log.warning("aot_cache: %s", detail)
+        return ""
 
     def _open(self) -> Opened:
         return open_store(self.settings)

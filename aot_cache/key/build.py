@@ -79,7 +79,7 @@ def process_code(identify: Identify) -> dict[str, str]:
     if unseen := registries.unseen():
         remedy = "call aot_cache.enable() before anything imports torch._inductor, or install aot_cache"
         raise CannotKey(Reason.UNKNOWN_STATE, f"rules added to {', '.join(unseen)} before the cache was on", remedy)
-    return identities(registries.changes() | lowering.user_patterns() | patches(), identify)
+    return identities(registries.changes() | lowering.user_patterns(), identify) | patches()
 
 
 def identities(found: Mapping[str, Any], identify: Identify) -> dict[str, str]:

@@ -7,6 +7,7 @@ import functools
 import importlib.metadata
 import importlib.util
 import platform
+import re
 import sys
 import sysconfig
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ from types import MappingProxyType
 # As torch/version.py spells them, and as the key part `environment` does.
 _TORCH = {"__version__": "torch.torch", "git_version": "torch.git", "cuda": "torch.cuda", "hip": "torch.hip"}
 _VECTOR = tuple("amx avx fma f16c sse4_2 asimd neon sve bf16 fphp i8mm vx altivec vsx".split())
+
+_V2 = frozenset("cx16 lahf_lm pni popcnt sse4_1 sse4_2 ssse3".split())
+_V3 = _V2 | frozenset("abm avx avx2 bmi1 bmi2 f16c fma movbe xsave".split())
+LEVELS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V3 | {f"avx512{part}" for part in "f bw cd dq vl".split()}}
+"""What the CPUs of a level have, by the names in /proc/cpuinfo."""
 
 
 @functools.cache
@@ -34,17 +40,32 @@ def python_facts() -> Mapping[str, str]:
 
 
 @functools.cache
+def cpu_flags() -> frozenset[str] | None:
+    """What the kernel says that this CPU has; None where that cannot be told (no /proc/cpuinfo)."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return None
+    line = re.search(r"^(?:flags|Features|isa|features)\s*:\s*(.*)$", text, re.MULTILINE)
+    return None if line is None else frozenset(line[1].split())
+
+
 def vector_features() -> str:
     """The vector and matrix instructions that the kernel reports: they decide which source code Inductor writes.
 
     What else `-march=native` code needs is checked where an entry's libraries are loaded.
     """
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
+    flags = cpu_flags()
+    if flags is None:
         return platform.processor()
-    flags = next((line.split(":", 1)[1].split() for line in lines if line.startswith(("flags", "Features"))), [])
     return " ".join(sorted(flag for flag in flags if flag.startswith(_VECTOR)))
+
+
+def lacking(level: str) -> list[str]:
+    """What of a CPU level, a name in LEVELS, this machine does not have; for people."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        return [f"all of it: the machine is {platform.machine()}"]
+    return sorted(LEVELS[level] - (cpu_flags() or frozenset()))
 
 
 def torch_facts() -> dict[str, str]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import config, sources, state, versions
+from ..torch_compat import config, cpu, sources, state, versions
 from .encode import CannotKey, Encoder
 from .machine import python_facts, vector_features
 from .parts import DEFAULT, KeyPart
@@ -43,11 +43,19 @@ def ambient_part() -> KeyPart:
 def environment_part() -> KeyPart:
     """The torch build, Python, processor and accelerators that the compiled code is for."""
     facts = {f"torch.{name}": value for name, value in versions.build().items()}
-    facts |= dict(python_facts()) | {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
+    facts |= dict(python_facts()) | _processor()
     facts |= {f"gpu.{name}": value for name, value in state.accelerators().items()}
     facts |= {f"edited {path}": digest for path, digest in sources.edited().items()}
     facts |= {name: os.environ.get(name, "") for name in _CODEGEN_VARIABLES}
     return _named("environment", facts)
+
+
+def _processor() -> dict[str, str]:
+    """What kernels are compiled for: of this CPU nothing, if that is a level that other CPUs have too."""
+    if level := cpu.level():
+        return {"cpu.level": level}
+    capability = {"cpu.capability": state.cpu_capability(), "cpu.vector": vector_features()}
+    return capability | {name: os.environ.get(name, "") for name in _NATIVE_VARIABLES}
 
 
 def facts() -> dict[str, str]:
@@ -64,8 +72,8 @@ def facts() -> dict[str, str]:
 
 
 # Read by torch while it generates or loads code, and not part of its configuration modules.
+_NATIVE_VARIABLES = ("ATEN_CPU_CAPABILITY",)
 _CODEGEN_VARIABLES = (
-    "ATEN_CPU_CAPABILITY",
     "TORCH_COMPILE_CPP_MARCH",
     "TORCHINDUCTOR_CPP_MARCH",
     "CFLAGS",

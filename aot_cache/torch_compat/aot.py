@@ -205,6 +205,15 @@ def add_to_portable_archive(name: str, data: bytes) -> None:
     CacheArtifactManager.record_artifact("aot_autograd", name, data)
 
 
+def portable_archive() -> frozenset[str]:
+    """Names of the values that `add_to_portable_archive` put into the archive that would be saved now."""
+    from torch.compiler._cache import CacheArtifactManager
+
+    recorded = CacheArtifactManager._new_cache_artifacts.get("aot_autograd", ())
+    saved = CacheArtifactManager._cache_info.artifacts.get("aot_autograd", ())
+    return frozenset(artifact.key for artifact in recorded) | frozenset(saved)
+
+
 _FLAGS = (
     "num_params_buffers keep_inference_input_mutations is_export no_tangents dynamic_shapes static_input_indices "
     "pre_dispatch ignore_shape_env force_non_lazy_backward_lowering export_trace_joint disable_functionalization "

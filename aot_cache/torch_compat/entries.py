@@ -10,6 +10,7 @@ import torch
 from torch._guards import DuplicateInputs, StorageOverlap, TracingContext
 
 from ..errors import NotSerializable
+from . import triton
 from .aot import Request
 
 REBUILDERS = frozenset(
@@ -42,10 +43,11 @@ def without_modes() -> Any:
 def prepare(entry: Any) -> None:
     """Make a fresh result ready for serialisation, as torch does before its own save."""
     entry.pre_save()
-    for graph in _graphs(entry).values():
+    for graph in graphs(entry):
         if settings := getattr(graph, "fx_kwargs", None):
             # Only a compile reads this table, and it may hold anything.
             graph.fx_kwargs = {name: value for name, value in settings.items() if name != "get_decomp_fn"}
+    triton.keep_binaries_only(graphs(entry))
 
 
 def kind(entry: Any) -> str:
@@ -88,7 +90,7 @@ def put_texts(entry: Any, texts: Mapping[str, str]) -> None:
 
 def sources(entry: Any) -> list[str]:
     """The Python code that Inductor generated, forward first."""
-    return [code for graph in _graphs(entry).values() if (code := getattr(graph, "source_code", None))]
+    return [code for graph in graphs(entry) if (code := getattr(graph, "source_code", None))]
 
 
 def graphs(entry: Any) -> list[Any]:
@@ -118,7 +120,7 @@ def rename_symbols(entry: Any, names: Mapping[str, str]) -> None:
     if not changed:
         return
     pattern = re.compile(r"\b(" + "|".join(map(re.escape, changed)) + r")\b")
-    for graph in _graphs(entry).values():
+    for graph in graphs(entry):
         strides = getattr(graph, "output_strides", None)
         if strides is not None:
             graph.output_strides = [

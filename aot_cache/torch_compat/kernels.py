@@ -26,6 +26,7 @@ from typing import Any
 import torch
 
 from ..errors import AotCacheError, ForeignEntry, HookMismatch
+from . import cpu
 from .patches import Patches
 
 _CODECACHE = "torch._inductor.codecache"
@@ -39,12 +40,13 @@ _IMMATERIAL = {"submit_fn"}
 class Built:
     """A library that torch built in this process: `<torch's key>.<function to call>`, its file, and `isa()` then.
 
-    isa is "" for the glue of a graph that runs on another device.
+    isa is "" for the glue of a graph that runs on another device. level: as `cpu.level()` then.
     """
 
     name: str
     path: Path
     isa: str
+    level: str = ""
 
 
 @dataclass
@@ -82,6 +84,11 @@ def install() -> None:
         codecache = _seam(_CODECACHE, "", "_reload_python_module", "key", "path")
         tasks = _seam(_COMPILE_TASKS, "", "_reload_python_module", "key", "path")
         patches = Patches()
+        try:
+            cpu.join(patches)
+        except HookMismatch:
+            patches.undo()
+            raise
         patches.set(loader, "load_pybinding_async", classmethod(_asking(loader.load_pybinding_async.__func__)))
         patches.wrap(codecache, "_reload_python_module", _execute_wrapper)
         patches.wrap(graph, "write_to_disk", _place_wrapper)
@@ -111,7 +118,7 @@ def built(fingerprint: str) -> Built | None:
 def isa() -> str:
     """The vector instruction set, with flags, for which torch writes kernels here; runs compilers the first time."""
     picked = importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa()
-    return f"{picked}; {picked.build_arch_flags()}"
+    return "; ".join(filter(None, (str(picked), picked.build_arch_flags(), cpu.level())))
 
 
 @contextlib.contextmanager
@@ -235,7 +242,7 @@ def _record(cls: Any, fingerprint: str, function: Any, device: str) -> None:
         key = Path(file).name.partition(".")[0]
         # For a graph of another device torch may not have probed the CPU, which would take seconds.
         width = isa() if device.startswith("cpu") else ""
-        _built[fingerprint] = Built(f"{key}.{cls.entry_function}", Path(file), width)
+        _built[fingerprint] = Built(f"{key}.{cls.entry_function}", Path(file), width, cpu.level())
 
 
 def _execute_wrapper(original: Callable[..., Any], key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:

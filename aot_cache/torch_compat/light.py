@@ -1,7 +1,8 @@
 """A hit without Inductor's compiler: what only a compile needs of it is not imported.
 
-Three things on torch's own hit path import `torch._inductor.lowering` and all around it (0.7 s): the backend's first line,
-two imports at the head of every generated wrapper, and a debugging aid in the graph cache. Each has a stand-in here.
+Some things on torch's own hit path import `torch._inductor.lowering` and all around it (0.7 s): the backend's first
+line, two imports at the head of every generated wrapper, the table of decompositions that an entry names, and debugging
+aids in the graph cache and in every call. Each has a stand-in here.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .compiling import caching_is_off
 from .patches import Patches
 
 _COMPILE_FX = "torch._inductor.compile_fx"
+_OUTPUT_CODE = "torch._inductor.output_code"
 _EXTERN = "from torch._inductor.select_algorithm import extern_kernels\n"
 _ALIGN = "from torch._inductor.codegen.memory_planning import _align as align\n"
 
@@ -47,12 +49,30 @@ def import_on_demand(patches: Patches) -> None:
     import torch._inductor as inductor
 
     def submodule(name: str) -> Any:
+        if name == "debug" and sys._getframe(1).f_globals.get("__name__") == _OUTPUT_CODE:
+            return _NoDebug
         if not name.startswith("__") and importlib.util.find_spec(f"torch._inductor.{name}") is not None:
             return importlib.import_module(f"torch._inductor.{name}")
         raise AttributeError(f"module 'torch._inductor' has no attribute {name!r}")
 
     if not hasattr(inductor, "__getattr__"):
         patches.set(inductor, "__getattr__", submodule)
+        patches.on_undo(_import_what_graphs_read)
+
+
+_has_light_graphs = False
+
+
+def _import_what_graphs_read() -> None:
+    # Graphs that were loaded go on running.
+    if _has_light_graphs:
+        importlib.import_module("torch._inductor.debug")
+
+
+class _NoDebug:
+    """What a compiled graph reads, at each call, of a `torch._inductor.debug` that nobody has imported to change it."""
+
+    RECORD_GRAPH_EXECUTION = False
 
 
 def _configuration(original: Callable[..., Any], backend: Any) -> Any:
@@ -214,16 +234,34 @@ def lighten(graphs: list[Any], externs: list[str]) -> None:
             graph.source_code = source
 
 
+# -- the entry --------------------------------------------------------------------------------------------------------
+
+
+def by_name(module: str, name: str) -> Any:
+    """What an entry says only by name and does not need to run, if its module would have to be imported; else None."""
+    if (module, name) != ("torch._inductor.decomposition", "select_decomp_table") or module in sys.modules:
+        return None
+    return _select_decomp_table
+
+
+def _select_decomp_table() -> Any:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
 # -- the graph cache ---------------------------------------------------------------------------------------------------
 
 
 def after_load(original: Callable[..., Any], graph: Any, info: Any, constants: Any) -> Any:
     """Around `FxGraphCache.cache_hit_post_compile`, which imports `torch._inductor.graph` for its tests' sake."""
+    global _has_light_graphs
     import torch._inductor.codecache as codecache
 
     needs_torch = _has_triton_kernels(graph) or set(graph.device_types) - {"cpu"} or _is_traced()
     if "torch._inductor.graph" in sys.modules or needs_torch:
         return original(graph, info, constants)
+    _has_light_graphs = True
     try:
         graph.after_deserialization(constants)
     except OSError:

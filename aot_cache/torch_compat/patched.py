@@ -1,20 +1,15 @@
-"""What others put where torch has something of its own, and a compile meets it: monkey patches."""
+"""What others put where torch's compiler has its own functions and classes: monkey patches."""
 
 from __future__ import annotations
 
 import functools
+import operator
+import os
 import sys
-from collections.abc import Callable, Iterator
-from types import (
-    FunctionType,
-    GetSetDescriptorType,
-    MemberDescriptorType,
-    MethodDescriptorType,
-    MethodType,
-    ModuleType,
-    WrapperDescriptorType,
-)
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
+
 
 # The modules that turn a captured graph into code.
 _COMPILER = "_inductor _functorch _decomp _refs _prims _higher_order_ops _subclasses _library _meta_registrations fx"
@@ -29,73 +24,81 @@ _CALLED = frozenset(
 _NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.manual_seed".split())
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
-# Of each namespace: its owner, the values in it, their ids, and the classes among them that it defines.
-_seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
+_PLAIN = frozenset((str, int, float, bool, type(None), tuple, list, dict, set, ModuleType, BuiltinFunctionType))
+
+# Per namespace: its owner, its values, and the classes among them that are its own.
+_seen: dict[str, tuple[Any, list[Any], list[type]]] = {}
 _found: dict[str, dict[str, Any]] = {}
 
 
-def values(wanted: Callable[[Any], bool]) -> dict[str, Any]:
-    """Functions, classes and objects that were made outside torch and are `wanted`, by where in torch they stand."""
+def callables() -> dict[str, Any]:
+    """Callables that were written outside torch, by where in torch's compiler they are found."""
     for name, module in list(sys.modules.items()):
         if (name.startswith(_PREFIXES) or name in _CALLED) and hasattr(module, "__dict__"):
-            _look(name, vars(module), module, wanted)
+            _look(name, vars(module), module)
     found = {place: value for here in _found.values() for place, value in here.items()}
     return {place: value for place, value in found.items() if place not in _NEVER_CALLED}
 
 
-def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -> None:
-    """Look through a namespace if any value in it is another object than last time."""
-    held = list(members.values())
-    ids = list(map(id, held))
-    known = _seen.get(place)
-    if known is None or known[0] is not owner or known[2] != ids:
-        # Not isinstance, which asks the object what it is.
-        classes = [value for value in held if issubclass(type(value), type) and value.__module__ == place]
-        known = _seen[place] = (owner, held, ids, [] if isinstance(owner, type) else classes)
-        _found[place] = dict(_foreign(place, members, wanted))
-    for value in known[3]:  # the values are kept, so that their ids stay theirs
-        _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
-
-
-def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
-    """What in a namespace is neither its own nor another one's of torch."""
-    for name, value in list(members.items()):
-        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members:
-            continue
-        for part in _parts(value):
-            if type(part) not in _PLAIN and not _is_known(_home(part)) and wanted(part):
-                yield f"{place}.{name}", part
-                break
-
-
-_PLAIN = frozenset((type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(len)))
-_PLAIN |= {GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType}
+def is_known(value: Any) -> bool:
+    """Whether a function or class comes from torch, or from what torch is built on and its build stands for."""
+    home = value.__globals__.get("__name__") if isinstance(value, FunctionType) else value.__module__
+    return isinstance(home, str) and _is_known_home(home)
 
 
 @functools.lru_cache(maxsize=None)
-def _is_known(module: str) -> bool:
-    return module.partition(".")[0] in _KNOWN
+def _is_known_home(module: str) -> bool:
+    return module != "__main__" and module.partition(".")[0] in _KNOWN
 
 
-def _parts(value: Any) -> tuple[Any, ...]:
-    """What stands behind a member of a class, a bound method or a partial."""
-    kind = type(value)
-    if kind is staticmethod or kind is classmethod:
-        return _parts(value.__func__)
-    if kind is property:
-        return (value.fget, value.fset, value.fdel)
-    if kind is MethodType:
-        return (value.__func__, value.__self__)
-    if kind is functools.partial:
-        return (value.func, *value.args, *value.keywords.values())
-    return (value,)
+def _look(place: str, members: Any, owner: Any) -> None:
+    """Look through a namespace if any value in it is another object than last time."""
+    values = list(members.values())
+    known = _seen.get(place)
+    if known is None or known[0] is not owner or not _are_same(known[1], values):
+        classes = (
+            []
+            if isinstance(owner, type)
+            else [v for v in values if issubclass(type(v), type) and v.__module__ == place]
+        )
+        known = _seen[place] = (owner, values, classes)
+        _found[place] = dict(_foreign(place, members))
+    for inner in known[2]:
+        _look(f"{place}.{inner.__qualname__}", vars(inner), inner)
 
 
-def _home(value: Any) -> str:
-    """The module that made a value: a function, a class, a module, or an object of a class; "" if it cannot be told."""
+def _are_same(old: list[Any], new: list[Any]) -> bool:
+    return len(old) == len(new) and all(map(operator.is_, old, new))
+
+
+def _foreign(place: str, members: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in list(members.items()):
+        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members:
+            continue  # nearly all
+        value = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+        value = value.fget if type(value) is property else value
+        if _is_foreign(value, members) and not (isinstance(value, type) and _is_imported(value)):
+            yield f"{place}.{name}", value
+
+
+def _is_imported(cls: type) -> bool:
+    """Whether torch itself imports the class from another distribution (`from filelock import FileLock`)."""
+    file = getattr(sys.modules.get(cls.__module__), "__file__", None) or ""
+    replaces = any(base.__module__.partition(".")[0] == "torch" for base in cls.__mro__)
+    return "-packages" in file and not replaces
+
+
+def _is_foreign(value: Any, members: Any) -> bool:
+    """Whether it is a callable neither of this namespace nor of torch; functions that torch generated have no file."""
     kind = type(value)
     if kind is FunctionType:
-        return str(value.__globals__.get("__name__") or "")
-    if kind is ModuleType:
-        return str(value.__name__)
-    return str(getattr(value if issubclass(kind, type) else kind, "__module__", ""))
+        if value.__globals__ is members or is_known(value):
+            return False
+        return os.path.isabs(value.__code__.co_filename) or value.__globals__.get("__name__") == "__main__"
+    if kind is functools.partial:
+        return any(_is_foreign(part, members) for part in (value.func, *value.args, *value.keywords.values()))
+    if kind is MethodType:
+        return not isinstance(value.__func__, FunctionType) or _is_foreign(value.__func__, members)
+    if isinstance(value, type):
+        return not is_known(value)
+    return callable(value) and not is_known(kind)

@@ -1,9 +1,9 @@
-"""Triton kernels that the user wrote: the arguments that stand for them in a graph, and what they consist of."""
+"""Triton kernels: what those that the user wrote consist of, and what an entry keeps of those that were compiled."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -19,6 +19,19 @@ def arguments(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     kernel = kernel_side_table.get_kernel(kwargs["kernel_idx"])
     constants = kernel_side_table.get_constant_args(kwargs["constant_args_idx"])
     return {**kwargs, "kernel_idx": kernel, "constant_args_idx": dict(sorted(constants.items()))}
+
+
+def keep_binaries_only(graphs: Iterable[Any]) -> None:
+    """Leave of the compiled kernels that a graph carries what Triton's own cache holds: plain text and binaries.
+
+    Torch also keeps the launchers of those kernels, whose pickles hold Triton's own objects with the functions of the
+    process. Without them a hit puts the binaries where Triton looks for them, and builds each launcher from the source
+    in the wrapper.
+    """
+    for graph in graphs:
+        bundle = getattr(graph, "_triton_bundle", None)
+        if bundle is not None and bundle.static_autotuners:
+            graph.set_triton_bundle(type(bundle)(bundle.kernel_artifacts, []))
 
 
 def is_kernel(value: Any) -> bool:

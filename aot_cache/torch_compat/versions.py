@@ -55,6 +55,8 @@ def _record_digest(record: str) -> str:
 
     # Bytecode, installer files and scripts (which name their interpreter) differ between installations of one wheel.
     lines = [
-        line for line in record.splitlines() if "sha256=" in line and not re.search(r"\.pyc,|\.dist-info/|^\.\./", line)
+        line
+        for line in record.splitlines()
+        if "sha256=" in line and ".pyc," not in line and ".dist-info/" not in line and not line.startswith("../")
     ]
     return hashlib.blake2b("\n".join(sorted(lines)).encode(), digest_size=16).hexdigest()

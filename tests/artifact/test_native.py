@@ -14,6 +14,7 @@ import pytest
 
 from aot_cache.artifact import native
 from aot_cache.errors import EnvelopeError, NotSerializable
+from aot_cache.key import machine
 from aot_cache.key.parts import digest
 from aot_cache.torch_compat import kernels
 
@@ -23,6 +24,7 @@ Ask = Callable[[str], Any]
 @pytest.fixture(autouse=True)
 def nothing_loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(native, "_loaded", {})
+    monkeypatch.setattr(native, "_served", {})
     kernels.install()
     yield
     kernels.uninstall()
@@ -193,7 +195,7 @@ def test_a_table_of_another_shape_is_refused(bad: dict[str, Any]) -> None:
 
 @pytest.fixture
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Makes torch have built libraries, by wrapper, then by fingerprint: (bytes or None for a lost file, isa)."""
+    """Makes torch have built libraries, by wrapper, then by fingerprint: (bytes or None for a lost file, isa, level)."""
     wrappers: dict[str, dict[str, Any]] = {}
 
     def library(fingerprint: str) -> kernels.Built | None:
@@ -203,7 +205,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         path = tmp_path / f"{fingerprint}.main.so"
         if found[0] is not None:
             path.write_bytes(found[0])
-        return kernels.Built(f"{fingerprint}.kernel", path, found[1])
+        return kernels.Built(f"{fingerprint}.kernel", path, *found[1:])
 
     monkeypatch.setattr(kernels, "of_graph", lambda source: tuple(wrappers[source]) if source in wrappers else None)
     monkeypatch.setattr(kernels, "built", library)
@@ -243,3 +245,52 @@ def test_a_graph_written_for_two_instruction_sets_is_not_bundled(built: Callable
     built(forward={"a": (b"one", "avx2"), "b": (b"two", "avx512")})
     with pytest.raises(NotSerializable, match="avx2, avx512"):
         native.bundle(["forward"])
+
+
+def test_libraries_for_a_level_need_what_the_level_has_and_not_what_this_cpu_has(built: Callable[..., None]) -> None:
+    built(forward={"a": (b"code", "avx2", "x86-64-v3")})
+    needed = frozenset(native.bundle(["forward"], "x86-64-v3").table["cpu"])
+    assert {flag for flag in needed if not flag.startswith("machine:")} == machine.LEVELS["x86-64-v3"]
+    assert needed.isdisjoint(native._NOT_INSTRUCTIONS), "the check of a hit would leave them out of what a CPU has"
+
+
+@pytest.mark.parametrize(("there", "wanted"), [("", "x86-64-v3"), ("x86-64-v4", "x86-64-v3"), ("x86-64-v3", "")])
+def test_a_library_for_another_level_than_the_key_says_is_not_stored(
+    built: Callable[..., None], there: str, wanted: str
+) -> None:
+    built(forward={"a": (b"code", "avx2", there)})
+    with pytest.raises(NotSerializable, match=f"for {there or 'this CPU'}, and not for {wanted or 'this CPU'}"):
+        native.bundle(["forward"], wanted)
+
+
+def test_kernels_that_an_entry_served_are_bundled_again(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = extension("select")
+    before, shelf = table(select=data), Shelf(data)
+    with native.serve(before, shelf):
+        assert ask("f-select")
+    monkeypatch.setattr(kernels, "of_graph", lambda source: ("f-select",))
+    made = native.bundle(["forward"])
+    assert made.left_out == {} and made.libraries == {digest(data): data}
+    assert made.table["libraries"] == before["libraries"] and made.table["isa"] == before["isa"]
+
+
+def test_a_served_kernel_that_needs_more_than_the_level_has_is_not_bundled_for_it(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = extension("select")
+    with native.serve(table(("avx512f",), select=data), Shelf(data), frozenset({"avx512f"})):
+        assert ask("f-select")
+    monkeypatch.setattr(kernels, "of_graph", lambda source: ("f-select",))
+    with pytest.raises(NotSerializable, match="avx512f, and not for x86-64-v3"):
+        native.bundle(["forward"], "x86-64-v3")
+
+
+def test_a_served_kernel_that_the_store_lost_is_left_out(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = extension("select")
+    shelf = Shelf(data)
+    with native.serve(table(select=data), shelf):
+        assert ask("f-select")
+    shelf.clear()
+    monkeypatch.setattr(kernels, "of_graph", lambda source: ("f-select",))
+    made = native.bundle(["forward"])
+    assert made.libraries == {} and "does not hold" in made.left_out["f-select"]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from aot_cache.cli import doctor
+from aot_cache.key import machine
 
 from .conftest import Run
 from .sample import Cache, Result
@@ -198,3 +199,15 @@ def test_a_person_reads_the_remedy_below_the_finding(
     lines = run("doctor").out.splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith("warn") and " AOT_CACHE " in line)
     assert lines[at + 1].strip() == "-> unset AOT_CACHE"
+
+
+def test_a_cpu_level_that_this_cpu_lacks_is_a_warning(
+    cache: Cache, run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(machine, "cpu_flags", lambda: machine.LEVELS["x86-64-v2"] | {"avx"})
+    for level, status in (("native", "ok"), ("x86-64-v2", "ok"), ("x86-64-v3", "warn")):
+        monkeypatch.setenv("AOT_CACHE_CPU", level)
+        result = run("doctor")
+        assert _status(result, "AOT_CACHE_CPU") == status and result.code == 0
+    assert "lacks abm avx2 bmi1" in result.out

@@ -14,6 +14,7 @@ import sample_graphs
 from support import ROOT
 
 from aot_cache.artifact import archive
+from aot_cache.key import machine
 from aot_cache.key.machine import here
 
 from .conftest import Run
@@ -92,6 +93,7 @@ FOREIGN = {
     "another torch": ("torch.torch", "2.12.0+cu130"),
     "another torch: ": ("torch.git", "0" * 40),
     "another CPU: only there: avx9": ("cpu.vector", here()["cpu.vector"] + " avx9"),
+    "another CPU: x86-64-v9 is not known": ("cpu.level", "x86-64-v9"),
     "another Python": ("python", "cpython-39"),
     "another platform": ("machine", "Plan9 mips"),
     "another numpy": ("numpy", "0.1"),
@@ -241,3 +243,18 @@ def test_a_stream_without_end_is_not_copied_for_ever(
     monkeypatch.setattr(sys, "stdin", type("Stdin", (), {"buffer": Endless()}))
     result = run("import", "-")
     assert result.code == 1 and "AOT_CACHE_SIZE_LIMIT" in result.err and not empty.directory.exists()
+
+
+def test_an_entry_for_a_cpu_level_is_taken_where_the_cpu_has_it_whatever_else_it_has(
+    empty: Cache, run: Run, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine.platform, "machine", lambda: "x86_64")
+    wide = machine.LEVELS["x86-64-v3"] | {"avx512f"}
+    monkeypatch.setattr(machine, "cpu_flags", lambda: wide)
+    common = sample_graphs.graph("common", [OWN], environment={"cpu.level": "x86-64-v3"})
+    packed = str(pack(file, common, OWN))
+    monkeypatch.setattr(machine, "cpu_flags", lambda: machine.LEVELS["x86-64-v2"])
+    ((result, reason),) = results(run("import", packed)).values()
+    assert result == "skipped" and reason.startswith("another CPU: for x86-64-v3, this one lacks abm avx avx2")
+    monkeypatch.setattr(machine, "cpu_flags", lambda: wide)
+    assert results(run("import", packed)) == {"Model.common": ("imported", "")}
