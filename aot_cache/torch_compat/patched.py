@@ -89,7 +89,7 @@ def _is_imported(cls: type) -> bool:
 
 
 def _is_foreign(value: Any, members: Any) -> bool:
-    """Whether it is code or an object neither of this namespace nor of torch; functions that torch generated have no file."""
+    """Whether it is a callable neither of this namespace nor of torch; functions that torch generated have no file."""
     kind = type(value)
     if kind is FunctionType:
         if value.__globals__ is members or is_known(value):
@@ -101,4 +101,4 @@ def _is_foreign(value: Any, members: Any) -> bool:
         return not isinstance(value.__func__, FunctionType) or _is_foreign(value.__func__, members)
     if isinstance(value, type):
         return not is_known(value)
-    return not is_known(kind) and (callable(value) or not _is_imported(kind))
+    return callable(value) and not is_known(kind)

@@ -169,7 +169,6 @@ CHANGES = [
     other("patched_method", ROW, METHOD, ("torch.cos(self)", "torch.exp(self)")),
     other("patched_operator", ROW, OPERATOR, ("torch.sub(self, other)", "torch.mul(self, other)")),
     other("patched_neighbour", ROW, NEIGHBOUR, ("* 2", "* 3")),
-    other("patched_by_an_object", ROW, EINSUM, ("* 2", "* 3")),
     other("helper_that_a_patch_calls", ROW, HELPER, ("node.target = torch.ops.aten.cos", "node.target = torch.ops.aten.exp")),
     other("patched_class_of_the_compiler", ROW, BY_CLASS, ("aten.cos.default", "aten.exp.default")),
     other(
