@@ -10,13 +10,13 @@ from .callables.bytecode import read
 from .callables.origin import of_file
 
 
-def patches() -> dict[str, str]:
+def patches(where: tuple[str, ...] = patched.COMPILER) -> dict[str, str]:
     """Digests of the code of functions that user code put into torch's compiler, by where they stand.
 
     Only the code: patches that count or time hold values that are different at every compile. What an installed
     distribution puts there is left to the distribution.
     """
-    found = patched.functions(_is_users)
+    found = patched.functions(_is_users, where)
     return {f"patch of {place}": read(function.__code__).digest for place, function in found.items()}
 
 

@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any
 
 # The modules that turn a captured graph into code.
-_COMPILER = ("torch._inductor", "torch._functorch", "torch._decomp")
+COMPILER = ("torch._inductor", "torch._functorch", "torch._decomp")
 
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
@@ -17,12 +17,13 @@ _seen: dict[str, tuple[Any, _Held]] = {}
 _found: dict[str, dict[str, FunctionType]] = {}
 
 
-def functions(wanted: Callable[[FunctionType], bool]) -> dict[str, FunctionType]:
+def functions(wanted: Callable[[FunctionType], bool], where: tuple[str, ...] = COMPILER) -> dict[str, FunctionType]:
     """Functions that were written outside torch and are `wanted`, by where in torch's compiler they are found."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(_COMPILER) and hasattr(module, "__dict__"):
+        if name.startswith(where) and hasattr(module, "__dict__"):
             _look(name, vars(module), module, wanted)
-    return {place: function for found in _found.values() for place, function in found.items()}
+    found = [functions for place, functions in _found.items() if place.startswith(where)]
+    return {place: function for functions in found for place, function in functions.items()}
 
 
 def _look(place: str, members: Any, owner: Any, wanted: Callable[[FunctionType], bool]) -> None:
