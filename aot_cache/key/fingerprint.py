@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..outcome import Reason
-from ..torch_compat import frames_state, objects, tensors
+from ..torch_compat import extensions, frames_state, objects, tensors
 from .callables.leaf import encode
 from .callables.node import portable_module
 from .encode import CannotKey
@@ -92,6 +92,8 @@ class Fingerprints:
             return self.codes.of(value)
         if isinstance(value, typing._SpecialForm) and getattr(typing, str(value._name), None) is value:
             return f"typing {value._name}"
+        if extensions.custom(value) is not None:
+            return self.codes.of(value)
         if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
             return f"{type(value).__name__} {digest(repr(known).encode())}"
         raise unknown(f"a value of type {_type_name(value)}")

@@ -35,7 +35,8 @@ class Trace:
     """What Dynamo did with one frame.
 
     unguarded: sources of what it read without a guard. doubts: why the result cannot be told from what is recorded.
-    graphs: by the name of the global that holds a compiled graph, what the hook noted of it.
+    graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
+    the graphs call as it is.
     """
 
     seen: frames_guards.Seen | None = None
@@ -44,6 +45,7 @@ class Trace:
     doubts: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
     graphs: dict[str, Any] = field(default_factory=dict)
+    called: list[Any] = field(default_factory=list)
 
 
 @dataclass
