@@ -23,7 +23,7 @@ from ..key.fingerprint_key import frame_key
 from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
-from ..torch_compat import frames, frames_install, frames_state, kernels
+from ..torch_compat import entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
 from .graphs import GraphCache
 
@@ -162,6 +162,7 @@ class FrameCache:
             raise frames_record.Changed(f"its graph {name} is not in the store any more")
         opened = envelope.Envelope(data)
         entry = codec.load(opened.section("result"))
+        light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
             return frames_install.revive(entry, call.settings or {})
 
