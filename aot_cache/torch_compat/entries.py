@@ -42,6 +42,10 @@ def without_modes() -> Any:
 def prepare(entry: Any) -> None:
     """Make a fresh result ready for serialisation, as torch does before its own save."""
     entry.pre_save()
+    for graph in _graphs(entry).values():
+        # Only a compile uses it, and to unpickle it would import all decompositions.
+        if "get_decomp_fn" in (getattr(graph, "fx_kwargs", None) or {}):
+            graph.fx_kwargs = {name: value for name, value in graph.fx_kwargs.items() if name != "get_decomp_fn"}
 
 
 def kind(entry: Any) -> str:

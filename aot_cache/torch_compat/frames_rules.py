@@ -25,7 +25,9 @@ def _polyfills() -> dict[str, Any]:
         original = getattr(handler, "__torch_dynamo_original__", handler)
         traced = getattr(handler, "__torch_dynamo_polyfill__", handler)
         if not is_torch(traced):
-            name = f"{getattr(original, '__module__', None)}.{getattr(original, '__qualname__', type(original).__name__)}"
+            name = (
+                f"{getattr(original, '__module__', None)}.{getattr(original, '__qualname__', type(original).__name__)}"
+            )
             folds = bool(getattr(handler, "__torch_dynamo_can_constant_fold_through__", False))
             found[f"substitute of {name}, folded: {folds}"] = traced
     return found

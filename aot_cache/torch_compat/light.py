@@ -47,12 +47,29 @@ def import_on_demand(patches: Patches) -> None:
     import torch._inductor as inductor
 
     def submodule(name: str) -> Any:
+        if name == "debug":
+            return _debug
         if not name.startswith("__") and importlib.util.find_spec(f"torch._inductor.{name}") is not None:
             return importlib.import_module(f"torch._inductor.{name}")
         raise AttributeError(f"module 'torch._inductor' has no attribute {name!r}")
 
     if not hasattr(inductor, "__getattr__"):
         patches.set(inductor, "__getattr__", submodule)
+
+
+class _Debug:
+    """Stands in for `torch._inductor.debug`, which every call of a compiled graph asks whether it should be recorded."""
+
+    RECORD_GRAPH_EXECUTION = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(importlib.import_module("torch._inductor.debug"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(importlib.import_module("torch._inductor.debug"), name, value)
+
+
+_debug = _Debug()
 
 
 def _configuration(original: Callable[..., Any], backend: Any) -> Any:
