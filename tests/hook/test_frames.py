@@ -223,3 +223,21 @@ print(json.dumps(aot_cache.stats()))
     fresh_process(code)
     assert fresh_process(code)["frame_hit"] == 1
     assert fresh_process(code, "disallow")["frame_hit"] == 0
+
+
+def test_a_function_that_dynamo_traces_in_place_of_another_is_part_of_the_key(fresh_process: FreshProcess) -> None:
+    code = """
+import _bisect, json, sys
+import torch, aot_cache
+aot_cache.enable(frames=True)
+ANSWER = int(sys.argv[1])
+@torch.compiler.substitute_in_graph(_bisect.bisect_right, skip_signature_check=True)
+def bisect_right(a, x, lo=0, hi=None):
+    return ANSWER if ANSWER < 9 else 9
+f = torch.compile(lambda x: torch.addmm(x, x, x, alpha=_bisect.bisect_right([1, 2], 1)))
+print(json.dumps({**aot_cache.stats(), "out": f(torch.ones(1, 1)).item(), **aot_cache.stats()}))
+"""
+    assert fresh_process(code, "2")["out"] == 3
+    again, other = fresh_process(code, "2"), fresh_process(code, "3")
+    assert (again["frame_hit"], again["out"]) == (1, 3)
+    assert (other["frame_hit"], other["out"]) == (0, 4)
