@@ -151,6 +151,6 @@ _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "assert_hit": ("AOT_CACHE_ASSERT_HIT", _switch, False),
     "wait": ("AOT_CACHE_WAIT", _seconds, 600.0),
     "verify": ("AOT_CACHE_VERIFY", _share, 0.0),
-    "frames": ("AOT_CACHE_FRAMES", _switch, False),
+    "frames": ("AOT_CACHE_FRAMES", _switch, True),
     "cpu": ("AOT_CACHE_CPU", _cpu, NATIVE),
 }

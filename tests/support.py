@@ -25,7 +25,8 @@ class FreshProcess:
         self.home = home
 
     def environment(self, hashseed: int | str = 0, **env: str) -> dict[str, str]:
-        more = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(hashseed), **env}
+        # Most tests are about the graph cache, and a frame that hits would pass by its look-up.
+        more = {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": str(hashseed), "AOT_CACHE_FRAMES": "0", **env}
         return child.environment(self.home, **more)
 
     def __call__(

@@ -34,7 +34,7 @@ GOOD: dict[str, tuple[str, Any, str]] = {
     "assert_hit": ("1", True, "0"),
     "wait": ("2.5", 2.5, "3"),
     "verify": ("0.25", 0.25, "1"),
-    "frames": ("1", True, "0"),
+    "frames": ("0", False, "1"),
     "cpu": ("x86-64-v3", "x86-64-v3", "x86-64-v4"),
 }
 BAD: dict[str, list[Any]] = {

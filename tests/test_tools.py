@@ -30,9 +30,10 @@ warm = compiles and (ours.exists() if on else any(torchs.iterdir()))
 stats = dict.fromkeys("graph_hit graph_miss graph_bypass frame_hit frame_miss frame_bypass error".split(), 0)
 more = {"graphs": int(backend != "none"), "torch_hit": int(warm and not on), "torch_miss": int(compiles and not warm)}
 losses = [(1.5).hex(), (1.25).hex()]
-framed = on and warm and os.environ.get("AOT_CACHE_FRAMES") == "1"
+framed = on and warm and os.environ.get("AOT_CACHE_FRAMES", "1") == "1"
 if on:
-    stats["frame_hit" if framed else "graph_hit" if warm else "graph_miss"] = int(compiles)
+    stats["graph_hit" if warm else "graph_miss"] = stats["frame_hit"] = int(compiles)
+    stats["frame_hit"] *= framed
     more["graphs"] -= framed
 if compiles and not warm:
     (torchs / "k.so").touch()

@@ -79,7 +79,7 @@ class Ends:
 class Tally:
     """processes: how many had the cache. keys: what was hit or compiled, as names of entries without the variant.
 
-    A graph that was loaded for a frame counts with the frame, and is among the keys.
+    A frame that hits is a hit of each of its graphs, too.
     """
 
     processes: int = 0

@@ -139,7 +139,7 @@ def _print(found: Tally, code: int, seconds: float) -> None:
     _print_reasons(graphs, GRAPH_ENDS.values())
     if frames.hit.count or frames.others:
         report.note("  frames, their graphs included where they hit:")
-        _print_share(frames.hit, "hit", "of tracing and compiling saved")
+        _print_share(frames.hit, "hit", "of tracing saved")
         _print_reasons(frames, FRAME_ENDS.values())
 
 

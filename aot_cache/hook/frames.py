@@ -1,31 +1,29 @@
 """The frame cache: a frame whose guards see what they saw before runs what Dynamo made of it then, untraced.
 
 Order on a start: the frame's fingerprints agree -> its graphs are loaded by name from the graph cache's entries -> its
-bytecode runs. Any doubt falls to Dynamo, and from there to the graph cache. A graph that is loaded for a frame counts
-with the frame: `graph_hit` counts only graphs that Dynamo asked for.
+bytecode runs. Any doubt falls to Dynamo, and from there to the graph cache. A frame that hits is a hit of each of its
+graphs, too.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from ..artifact import codec, envelope, native
 from ..artifact import frame as artifact
-from ..errors import AotCacheError, NotSerializable
+from ..errors import AotCacheError
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
-from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
 from ..torch_compat import entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
+from .frames_drafts import Drafts
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -35,18 +33,6 @@ Named = tuple[str, tuple[parts.KeyPart, ...]]
 """A frame's name and its key's parts, as far as they are known."""
 
 
-@dataclass
-class Draft:
-    """A frame that will be published as soon as all its graphs are in the store."""
-
-    key: parts.CacheKey
-    frame: artifact.Frame
-    name: str
-    seconds: float
-    waiting: dict[str, str]
-    """Globals whose graph is not stored yet, with the key that it will be stored under."""
-
-
 class FrameCache:
     """Answers Dynamo's compile step; `graphs` is where the frames' graphs are."""
 
@@ -54,16 +40,14 @@ class FrameCache:
         self._settings, self._graphs, self._ledger = settings, graphs, ledger
         # Comparing is no use of an entry.
         self._looking = ReadonlyStore(settings.directory)
-        self._drafts: list[Draft] = []
+        self._drafts = Drafts(graphs, self._fail)
+        self.published = self._drafts.published
         self._added: dict[int, set[str]] = {}
-        self._stored: dict[str, str | None] = {}
         self._verifier: Any = None
         if settings.verify:
             from .frames_verify import FrameVerifier
 
             self._verifier = FrameVerifier(settings, ledger, self._end)
-        # A backward may be compiled, and so its frame be published, in a thread of autograd's.
-        self._mutex = threading.RLock()
 
     # -- the seam ------------------------------------------------------------------------------------------------------
 
@@ -110,7 +94,7 @@ class FrameCache:
             raise
         seconds = time.perf_counter() - started - trace.backend_seconds
         try:
-            draft = self._draft(key, call, trace, result, added, seconds)
+            draft = self._drafts.of(key, call, trace, result, added, seconds)
         except CannotKey as error:
             self._end(Bypass, name, started, error.reason, error.detail, error.remedy, of=(of[0], ()))
         except Exception as error:
@@ -118,9 +102,7 @@ class FrameCache:
             self._end(Bypass, name, started, Reason.INTERNAL, repr(error))
         else:
             self._end(Miss, name, started, reason, detail, of=of)
-            with self._mutex:
-                self._drafts.append(draft)
-                self._publish_complete()
+            self._drafts.add(draft)
         return result
 
     def _traced(self, call: frames.Call, compile_it: Callable[[], Any]) -> tuple[Any, frames.Trace, frozenset[str]]:
@@ -143,10 +125,12 @@ class FrameCache:
         try:
             kernels.install()
             for stored, opened in self._candidates(name, key):
-                found, change, saved = self._use(stored, opened, call)
+                found, change, hits = self._use(stored, opened, call)
                 if found is not None:
                     self._graphs.store.get(stored)  # marks it as used
-                    self._ledger.add(Hit("frame", name, time.perf_counter() - started, saved))
+                    took = time.perf_counter() - started - sum(hit.seconds for hit in hits)
+                    for hit in (*hits, Hit("frame", name, took, sum(opened.manifest.seconds.values()))):
+                        self._ledger.add(hit)
                     return found, Reason.ABSENT, ""
                 reason, detail = Reason.CHANGED, change
         except Exception as error:
@@ -165,8 +149,8 @@ class FrameCache:
                 self._discard(entry.name, error)
         return sorted(found, key=lambda pair: pair[1].manifest.created)
 
-    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, str, float]:
-        """The result of one entry for the live frame; or None, and what is different. Last: seconds that it saves.
+    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, str, list[Hit]]:
+        """The result of one entry for the live frame; or None, and what is different. Last: the hits of its graphs.
 
         Raises:
             frames_record.Picked: the entry would be used, and is to be verified.
@@ -176,101 +160,34 @@ class FrameCache:
             frame = artifact.load({name: opened.section(name) for name in opened.names})
         except AotCacheError as error:
             self._discard(stored, error)
-            return None, str(error), 0.0
-        saved = dict(opened.manifest.seconds)
+            return None, str(error), []
+        hits: list[Hit] = []
         try:
             with frames_record.compare(frame, call) as live:
-                loaded = {name: self._graph(graph, call, saved) for name, graph in frame.graphs.items()}
+                loaded = {name: self._graph(graph, call, hits) for name, graph in frame.graphs.items()}
                 result = frames_record.install(frame, live, call, loaded)
                 if self._verifier and self._verifier.picks(stored):
                     raise frames_record.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
-                return result, "", sum(saved.values())
+                return result, "", hits
         except frames_record.Changed as change:
-            return None, str(change), 0.0
+            return None, str(change), []
         except Exception as error:  # whatever an entry does when it is brought to life
             self._fail(stored, started, error)
-            return None, repr(error), 0.0
+            return None, repr(error), []
 
-    def _graph(self, name: str, call: frames.Call, saved: dict[str, float]) -> Callable[..., Any]:
-        """A stored graph, ready to run; adds to `saved` the seconds that compiling it took."""
-        data = self._graphs.store.get(name)
+    def _graph(self, name: str, call: frames.Call, hits: list[Hit]) -> Callable[..., Any]:
+        """A stored graph, ready to run; adds its hit to `hits`."""
+        started, data = time.perf_counter(), self._graphs.store.get(name)
         if data is None:
             raise frames_record.Changed(f"its graph {name} is not in the store any more")
         opened = envelope.Envelope(data)
-        saved |= {f"{name} {phase}": seconds for phase, seconds in opened.manifest.seconds.items()}
         entry = codec.load(opened.section("result"))
         light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
-            return frames_install.revive(entry, call.settings or {})
-
-    # -- writing -------------------------------------------------------------------------------------------------------
-
-    def _draft(
-        self,
-        key: parts.CacheKey,
-        call: frames.Call,
-        trace: frames.Trace,
-        result: Any,
-        added: frozenset[str],
-        seconds: float,
-    ) -> Draft:
-        if frames_install.guarded_code(result) is None:
-            raise CannotKey(Reason.FRAME_SKIPPED, str(getattr(result, "skip_reason", "")))
-        frame = frames_record.record(call, trace, result, added)
-        try:
-            artifact.dump_code(frame.result)
-        except NotSerializable as error:
-            raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
-        waiting = {}
-        for name in frame.result.graphs:
-            graph = trace.graphs.get(name)
-            if graph is None:
-                raise CannotKey(Reason.FRAME_GRAPH, name)
-            stored = graph.stored or self._stored.get(graph.key)
-            if stored:
-                frame.graphs[name] = stored
-            elif graph.key in self._stored:
-                raise CannotKey(Reason.FRAME_GRAPH, f"{graph.key} was not stored")
-            else:
-                waiting[name] = graph.key
-        return Draft(key, frame, call.code.co_name, seconds, waiting)
-
-    def published(self, key: str, name: str | None) -> None:
-        """The graph with this key was stored under `name`; None: it never will be."""
-        with self._mutex:
-            self._stored[key] = name
-            for draft in list(self._drafts):
-                for place in [place for place, wanted in draft.waiting.items() if wanted == key]:
-                    if name is None:
-                        self._drafts.remove(draft)
-                        break
-                    draft.frame.graphs[place] = name
-                    del draft.waiting[place]
-            self._publish_complete()
-
-    def _publish_complete(self) -> None:
-        for draft in [draft for draft in self._drafts if not draft.waiting]:
-            self._drafts.remove(draft)
-            if not self._graphs.writable:
-                continue
-            started, name = time.perf_counter(), frames.PREFIX + draft.key.digest
-            try:
-                manifest = envelope.Manifest(
-                    key=draft.key.digest,
-                    parts=draft.key.parts,
-                    name=draft.name,
-                    kind="frame",
-                    guards=None,
-                    created=time.time(),
-                    seconds={"trace": draft.seconds},
-                    facts=facts(),
-                    extra={"graphs": sorted(draft.frame.graphs.values()), "guards": len(draft.frame.prints)},
-                )
-                sections = artifact.dump(draft.frame)
-                variant = parts.digest(b"".join(sections.values()))[:16]
-                self._graphs.store.put(f"{name}.{variant}", envelope.pack(manifest, sections))
-            except Exception as error:
-                self._fail(name, started, error)
+            revived = frames_install.revive(entry, call.settings or {})
+        saved = sum(opened.manifest.seconds.values())
+        hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved))
+        return revived
 
     # -- the edge ------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterator
 from types import (
@@ -77,12 +78,20 @@ def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -
 def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
     """What in a namespace is neither its own nor another one's of torch."""
     for name, value in list(members.items()):
-        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members:
+        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members or _is_dynamos(name):
             continue
         if any(type(part) not in _PLAIN and not _is_known(_home(part)) and wanted(part) for part in _parts(value)):
             yield f"{place}.{name}", value
 
 
+@functools.lru_cache(maxsize=None)
+def _is_dynamos(name: str) -> bool:
+    """Whether Dynamo put it among the globals of a function that it traced, for the code that it wrote."""
+    return not name.isidentifier() or _DYNAMOS.match(name) is not None
+
+
+# An alias of a module, or a number, and perhaps a UUID, at the end.
+_DYNAMOS = re.compile(r"__import_|__\w+_\d+(_[0-9a-f]{8}(_[0-9a-f]{4}){3}_[0-9a-f]{12})?$")
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(len)))
 _PLAIN |= {GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType}
 

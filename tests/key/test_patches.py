@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo.external_utils
 import torch._inductor.compile_fx as compile_fx
 import torch._inductor.graph as graph
 from torch._inductor.fx_passes import joint_graph, post_grad
@@ -17,8 +18,10 @@ from torch._inductor.pattern_matcher import CallFunction, KeywordArg, PatternMat
 from aot_cache.key.build import identify
 from aot_cache.key.patches import patches
 from aot_cache.torch_compat import compilers, lowering
+from aot_cache.torch_compat.patched import DYNAMO
 
 aten = torch.ops.aten
+UUID = "0a1b2c3d_0a1b_0a1b_0a1b_0a1b2c3d4e5f"
 
 
 def test_nothing_of_torch_counts() -> None:
@@ -84,6 +87,13 @@ def test_what_a_graph_calls_by_name_counts(monkeypatch: pytest.MonkeyPatch, owne
     monkeypatch.setattr(owner, name, lambda *args: None, raising=False)
     (found,) = patches()
     assert found.endswith(name)
+
+
+@pytest.mark.parametrize("name", ["__import_mine", "__resume_at_4_12", "_140234_c0/1", f"__compiled_fn_3_{UUID}"])
+def test_what_dynamo_puts_among_a_functions_globals_does_not_count(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    for owner in (torch.nn.functional, torch._dynamo.external_utils):
+        monkeypatch.setattr(owner, name, lambda *args: None, raising=False)
+    assert patches() == patches(DYNAMO) == {}
 
 
 def test_what_no_compile_calls_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
