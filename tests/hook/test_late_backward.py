@@ -44,13 +44,14 @@ def test_two_graphs_with_one_key_are_each_stored_with_their_own_symbols(fresh_pr
 
 
 CHANGED_BETWEEN = """
-import contextlib, json, threading, torch, aot_cache
+import _thread, contextlib, json, threading, torch, aot_cache
 aot_cache.enable()
 import torch._inductor.config as inductor, torch._functorch.config as functorch
 from torch._inductor.lowering import fallback_handler, lowerings
 
 inductor.fallback_by_default = True
 aten, nothing, results = torch.ops.aten, contextlib.nullcontext, {}
+factor = torch.ones(3, 3)
 lower = fallback_handler(aten.cos.default, add_to_fallback_set=False)
 
 def case(name, forward=nothing, backward=nothing, run=lambda call: call(), **compile):
@@ -59,15 +60,20 @@ def case(name, forward=nothing, backward=nothing, run=lambda call: call(), **com
     before = len(aot_cache.events())
     x = torch.ones(3, 3, requires_grad=True)
     with forward():
-        y = torch.compile(lambda x: x.sin().sum(), **compile)(x)
+        y = torch.compile(lambda x: torch.mm(x, factor), **compile)(x)
     with backward():
-        run(y.backward)
+        run(lambda: y.backward(factor))
     results[name] = [type(e).__name__ + " " + getattr(e, "detail", "") for e in aot_cache.events()[before:]]
 
 def in_a_thread(call):
     thread = threading.Thread(target=call)
     thread.start()
     thread.join()
+
+def in_a_thread_of_autograd(call):  # which Python did not start, and which sees no setting of this one
+    done = threading.Event()
+    _thread.start_new_thread(lambda: (call(), done.set()), ())
+    assert done.wait(60)
 
 @contextlib.contextmanager
 def lowering():
@@ -98,6 +104,7 @@ case("setting around the forward", random)
 case("setting around the backward", backward=random)
 case("another room around the backward", backward=recompute)
 case("setting that a thread does not see", random, random, in_a_thread)
+case("thread of autograd", random, random, in_a_thread_of_autograd)
 case("lowering before the backward", backward=lowering)
 case("switch before the backward", backward=precision)
 case("autocast around the backward", backward=autocast)
@@ -105,6 +112,7 @@ case("mode around the backward", backward=Mode)
 print(json.dumps(results))
 """
 STORED = ["nothing", "options", "dynamic", "both", "autocast around the forward", "no grad around the backward"]
+STORED += ["thread of autograd"]
 NOT_STORED = {
     "setting around the forward": "config.inductor.fallback_random",
     "setting around the backward": "config.inductor.fallback_random",

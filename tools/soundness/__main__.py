@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -43,11 +44,12 @@ def main() -> int:
         print("\n".join(f"{c.expect.value:<10} {c.name:<44} {c.row}" for c in table))
         return 0
     env.enter("test")
+    started, took = time.monotonic(), dict[str, float]()
     home = Path(tempfile.mkdtemp(prefix="aot_cache-soundness-"))
     try:
         if arguments.torch:
             return report_torch(runs.stale(table, home))
-        verdicts = runs.run(table, home, frames=arguments.frames)
+        verdicts = runs.run(table, home, frames=arguments.frames, took=took)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
@@ -59,6 +61,8 @@ def main() -> int:
     code = report(verdicts, arguments.json)
     if arguments.frames and not arguments.json:
         print(frames_line(verdicts))
+    stages = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in took.items())
+    child.say(f"{time.monotonic() - started:.0f} s; seconds of processes, two at a time: {stages}")
     return code
 
 

@@ -54,8 +54,8 @@ def run():
 """
 
 LITERALS = """
-def f(x):
-    return x * torch.tensor([1.0, 2.0, 3.0]) + torch.full((3,), 0.5)
+def f(x):  # a tensor of one dimension would become part of generated code
+    return x * torch.tensor([[1.0, 2.0, 3.0]]) + torch.full((3,), 0.5)
 
 def run():
     yield torch.compile(f)(torch.ones(3))
@@ -169,7 +169,7 @@ CHANGES = [
     other(
         "negative_zero",
         ROW,
-        LITERALS.replace("x * torch.tensor([1.0, 2.0, 3.0]) + torch.full((3,), 0.5)", "1 / torch.full((3,), 0.0)"),
+        LITERALS.replace("x * torch.tensor([[1.0, 2.0, 3.0]]) + torch.full((3,), 0.5)", "1 / torch.full((3,), 0.0)"),
         ("0.0", "-0.0"),
     ),
     other("checkpoint_body", ROW, CHECKPOINT, ("sin()", "cos()")),
