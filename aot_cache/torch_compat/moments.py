@@ -1,4 +1,4 @@
-"""What was in force when a graph was handed to its backend, and what is when its backward is compiled, perhaps later."""
+"""What was in force when a graph was handed to its backend, and what is when its backward is compiled later."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ def main() -> int:
     code = report(verdicts, arguments.json)
     if arguments.frames and not arguments.json:
         print(frames_line(verdicts))
-    stages = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in took.items())
-    child.say(f"{time.monotonic() - started:.0f} s; seconds of processes, two at a time: {stages}")
+    child.say(f"{time.monotonic() - started:.0f} s; {stages_line(took)}")
     return code
 
 
@@ -94,6 +93,10 @@ def report(verdicts: list[runs.Verdict], as_json: bool) -> int:
     print(f"sound {counts['sound']}/{counts['changes']}, spurious misses {counts['spurious misses']}, ", end="")
     print(f"silent bypasses {counts['silent bypasses']}, other trouble {counts['other trouble']}")
     return 1 if wrong else 0
+
+
+def stages_line(took: dict[str, float]) -> str:
+    return "seconds of processes, two at a time: " + ", ".join(f"{stage} {took[stage]:.0f}" for stage in took)
 
 
 def frames_line(verdicts: list[runs.Verdict]) -> str:
