@@ -41,10 +41,26 @@ def test_a_change_has_the_effect_that_the_table_says(name: str, batched: dict[st
     assert batched[name].problems == []
 
 
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, runs.Verdict]:
+    home = tmp_path_factory.mktemp("soundness")
+    return {verdict.change.name: verdict for verdict in runs.run(ALONE, home)}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("change", ALONE, ids=lambda change: change.name)
-def test_a_change_of_the_surroundings_has_the_effect_that_the_table_says(change: Change, tmp_path: Path) -> None:
-    assert runs.run([change], tmp_path)[0].problems == []
+@pytest.mark.parametrize("name", [c.name for c in ALONE])
+def test_a_change_of_the_surroundings_has_the_effect_that_the_table_says(
+    name: str, alone: dict[str, runs.Verdict]
+) -> None:
+    assert alone[name].problems == []
+
+
+def test_variables_that_must_not_matter_are_set_together_and_others_alone() -> None:
+    neutral = [same(name, "x", env=env) for name, env in {"a": {"A": "1"}, "b": {"B": "1"}, "c": {"A": "2"}}.items()]
+    material = Change("d", "row", Expect.OTHER_KEY, "x", "x", {"C": "1"})
+    plain = same("e", "x")
+    groups = [(env, [c.name for c in mine]) for env, mine in runs._surroundings([*neutral, material, plain])]
+    assert groups == [({}, ["e"]), ({"A": "1", "B": "1"}, ["a", "b"]), ({"A": "2"}, ["c"]), ({"C": "1"}, ["d"])]
 
 
 @pytest.mark.slow

@@ -9,10 +9,12 @@ from typing import Any
 
 from ..artifact import codec, native
 from ..artifact.envelope import MAGIC, Envelope, Manifest, pack as pack_envelope
-from ..errors import EnvelopeError, ForeignEntry
+from ..errors import EnvelopeError, ForeignEntry, NotSerializable
+from ..key.build import identify, process_code
+from ..key.moments import changed
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
-from ..torch_compat import aot, entries, light
+from ..torch_compat import aot, entries, light, moments
 
 
 @dataclass
@@ -25,6 +27,13 @@ class Pending:
     sources: Any
     alias_guards_before: int
     shape_facts_before: tuple[int, frozenset[str]]
+    handed: moments.Moment | None
+    code: Mapping[str, str] | None = None
+    """What is not torch's own in its compiler, by identity."""
+
+    def remember_code(self) -> None:
+        """Called when the look-up missed, since a backward that is compiled later must find the same."""
+        self.code = process_code(identify)
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     seconds = entries.seconds(entry)
     seconds["backward"] = seconds["backward"] or (backward_seconds if entries.kind(entry) == "training" else 0.0)
     entries.set_backward_seconds(entry, seconds["backward"])
+    require_compiled_as_keyed(pending)
     entries.require_no_hidden_guards(pending.shape_facts_before, pending.symbols)
     alias_guards = entries.alias_guards(pending.alias_guards_before, pending.sources)
     entries.prepare(entry)
@@ -78,6 +88,17 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}
     return Sealed(entry_name(pending.key.digest, manifest.guards), pack_envelope(manifest, sections), libraries)
+
+
+def require_compiled_as_keyed(pending: Pending) -> None:
+    """Raises NotSerializable if the backward was compiled later, under something else than the key says."""
+    if pending.handed is None:
+        raise NotSerializable("it is not known under which settings the graph was handed to its backend")
+    if moments.handed() is pending.handed:
+        return
+    ambient = next(part.summary for part in pending.key.parts if part.name == "ambient")
+    if found := changed(pending.handed, ambient, pending.code or {}, identify):
+        raise NotSerializable(f"between the forward and its backward, {', '.join(found)} changed")
 
 
 def _cpu_level(key: CacheKey) -> str:

@@ -16,7 +16,7 @@ from ..settings import Settings
 from ..store.base import Store
 from ..store.opening import Opened
 from ..store.readonly import ReadonlyStore
-from ..torch_compat import aot, entries, kernels, tensors
+from ..torch_compat import aot, entries, kernels, moments, tensors
 from .flights import Flights
 from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive
 from .history import History
@@ -96,6 +96,7 @@ class GraphCache:
                 request.sources,
                 entries.alias_guard_count(),
                 entries.shape_facts(),
+                moments.handed(),
             )
             request.notes["started"] = started
             return aot.PREFIX + key.digest
@@ -123,12 +124,14 @@ class GraphCache:
                 took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
                 saved = 0.0 if loaded.settle else took
                 self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
-            elif self._settings.assert_hit:
+                return loaded
+            pending: Pending = request.notes["pending"]
+            pending.remember_code()
+            if self._settings.assert_hit:
                 self._flights.land(key)
-                pending: Pending = request.notes["pending"]
                 looking = ReadonlyStore(self._settings.directory)
                 detail = alike.differences(looking, aot.PREFIX, pending.name, pending.key.parts)
-            return loaded
+            return None
 
         loaded = self._fail_open(look_up, lambda error: None, key)
         if loaded is None and not request.peeking:

@@ -18,7 +18,7 @@ from .parts import DEFAULT, KeyPart
 def config_part(identify: Callable[[Any], str]) -> KeyPart:
     """torch's compiler settings; the summary names those that are not at their default."""
     values = config.snapshot()
-    encoder = Encoder(_by_identity(identify))
+    encoder = Encoder(by_identity(identify))
     for name in sorted(values):
         encoder.text("setting", name)
         try:
@@ -128,7 +128,9 @@ def _shown(value: Any) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))[:200]
 
 
-def _by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
+def by_identity(identify: Callable[[Any], str]) -> Callable[[Encoder, Any], bool]:
+    """How an Encoder takes the code that a setting holds: a pass, a partitioner, a solver."""
+
     def extend(encoder: Encoder, value: Any) -> bool:
         named = callable(getattr(value, "uuid", None))
         if not callable(value) and not named:

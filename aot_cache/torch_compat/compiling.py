@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
+from . import moments
 from .late import AfterImport
 from .patches import Patches
 
@@ -52,7 +53,10 @@ def watch_backends(patches: Patches, around: Callable[[str, Callable[[], Any]], 
     """Have every call of a backend by Dynamo go through `around(name of the backend, call)`."""
 
     def call_user_compiler(original: Callable[..., Any], output_graph: Any, *args: Any, **kwargs: Any) -> Any:
-        return around(_name(output_graph.compiler_fn), lambda: original(output_graph, *args, **kwargs))
+        def call() -> Any:
+            return moments.handing(lambda: original(output_graph, *args, **kwargs))
+
+        return around(_name(output_graph.compiler_fn), call)
 
     def patch(module: Any) -> None:
         patches.wrap(module.OutputGraph, "call_user_compiler", call_user_compiler)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 # Settings that cannot change what a compile produces, by full name or by prefix. Everything else counts.
@@ -72,6 +73,13 @@ def snapshot() -> dict[str, Any]:
     found["compiler.cache_key_tag"] = shared.cache_key_tag
     found |= {f"dynamo.{name}": getattr(dynamo, name) for name in _DYNAMO if hasattr(dynamo, name)}
     return found
+
+
+def is_per_thread() -> bool:
+    """Whether a setting that one thread makes is not seen by others (torch 2.13)."""
+    import torch._inductor.config as inductor
+
+    return isinstance(inductor._config["max_autotune"].user_override, ContextVar)
 
 
 def has_code() -> bool:

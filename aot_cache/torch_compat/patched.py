@@ -6,7 +6,9 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from types import (
+    CodeType,
     FunctionType,
     GetSetDescriptorType,
     MemberDescriptorType,
@@ -44,15 +46,21 @@ COMPILER = Where(
 DYNAMO = Where(("torch._dynamo",))
 _NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.manual_seed".split())
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
+_GENERATED = "<string>"
 
 # Of each namespace: its owner, the values in it, their ids, and the classes among them that it defines.
 _seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
 _found: dict[str, dict[str, Any]] = {}
+# All functions in them, each with the code that it had.
+_codes: dict[FunctionType, CodeType] = {}
 
 
 def values(wanted: Callable[[Any], bool], where: Where = COMPILER) -> dict[str, Any]:
     """Functions, classes and objects that were made outside torch and are `wanted`, by where in torch they stand."""
     found: dict[str, Any] = {}
+    if list(map(attrgetter("__code__"), _codes)) != list(_codes.values()):
+        for everything in (_seen, _found, _codes):
+            everything.clear()
     for name, module in list(sys.modules.items()):
         if (name.startswith(where.prefixes) or name in where.names) and hasattr(module, "__dict__"):
             for here in _look(name, vars(module), module, wanted):
@@ -76,12 +84,31 @@ def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -
 
 
 def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
-    """What in a namespace is neither its own nor another one's of torch."""
+    """What in a namespace is neither its own nor another one's of torch, or is so with the code of another."""
     for name, value in list(members.items()):
-        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members or _is_dynamos(name):
+        if type(value) in _PLAIN or _is_dynamos(name):
             continue
-        if any(type(part) not in _PLAIN and not _is_known(_home(part)) and wanted(part) for part in _parts(value)):
+        parts = [part for part in _parts(value) if type(part) not in _PLAIN]
+        _codes.update((part, part.__code__) for part in parts if type(part) is FunctionType)
+        if any(_is_exchanged(part, members) for part in parts):
             yield f"{place}.{name}", value
+        elif type(value) is FunctionType and value.__globals__ is members:
+            continue
+        elif any(not _is_known(_home(part)) and wanted(part) for part in parts):
+            yield f"{place}.{name}", value
+
+
+def _is_exchanged(value: Any, members: Any) -> bool:
+    """Whether a function of torch has had its code replaced by code of another file, or by typed or generated code."""
+    if type(value) is not FunctionType or not _is_known(_home(value)):
+        return False
+    file, name = value.__code__.co_filename, value.__name__
+    if file == value.__globals__.get("__file__") or file.startswith("<frozen "):
+        return False
+    if file != _GENERATED:
+        return True
+    # What dataclass and namedtuple generate are methods.
+    return value.__globals__ is members or value.__code__.co_name not in (name, "<lambda>" if name == "__new__" else name)
 
 
 @functools.lru_cache(maxsize=None)

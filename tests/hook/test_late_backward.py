@@ -41,3 +41,93 @@ def test_two_graphs_with_one_key_are_each_stored_with_their_own_symbols(fresh_pr
         assert done["graph_miss"] == 2 and done["error"] == 0 and len(done["symbols"]) == 1
         mentioned = set(re.findall(r"\bs\d+", done["strides"][0]))
         assert mentioned and mentioned <= done["symbols"][0].keys()
+
+
+CHANGED_BETWEEN = """
+import _thread, contextlib, json, threading, torch, aot_cache
+aot_cache.enable()
+import torch._inductor.config as inductor, torch._functorch.config as functorch
+from torch._inductor.lowering import fallback_handler, lowerings
+
+inductor.fallback_by_default = True
+aten, nothing, results = torch.ops.aten, contextlib.nullcontext, {}
+factor = torch.ones(3, 3)
+lower = fallback_handler(aten.cos.default, add_to_fallback_set=False)
+
+def case(name, forward=nothing, backward=nothing, run=lambda call: call(), **compile):
+    torch._dynamo.reset()
+    torch.compiler.config.cache_key_tag = name
+    before = len(aot_cache.events())
+    x = torch.ones(3, 3, requires_grad=True)
+    with forward():
+        y = torch.compile(lambda x: torch.mm(x, factor), **compile)(x)
+    with backward():
+        run(lambda: y.backward(factor))
+    results[name] = [type(e).__name__ + " " + getattr(e, "detail", "") for e in aot_cache.events()[before:]]
+
+def in_a_thread(call):
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+def in_a_thread_of_autograd(call):  # which Python did not start, and which sees no setting of this one
+    done = threading.Event()
+    _thread.start_new_thread(lambda: (call(), done.set()), ())
+    assert done.wait(60)
+
+@contextlib.contextmanager
+def lowering():
+    kept = lowerings[aten.sin.default]
+    lowerings[aten.sin.default] = lower
+    yield
+    lowerings[aten.sin.default] = kept
+
+@contextlib.contextmanager
+def precision():
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+class Mode(torch.utils._python_dispatch.TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+random, autocast = lambda: inductor.patch(fallback_random=True), lambda: torch.autocast("cpu", torch.bfloat16)
+recompute = lambda: functorch.patch(aggressive_recomputation=True)
+case("nothing")
+case("options", options={"fallback_random": True, "fallback_by_default": True})
+case("dynamic", dynamic=True)
+case("both", random, random)
+case("autocast around the forward", autocast)
+case("no grad around the backward", backward=torch.no_grad)
+case("setting around the forward", random)
+case("setting around the backward", backward=random)
+case("another room around the backward", backward=recompute)
+case("setting that a thread does not see", random, random, in_a_thread)
+case("thread of autograd", random, random, in_a_thread_of_autograd)
+case("lowering before the backward", backward=lowering)
+case("switch before the backward", backward=precision)
+case("autocast around the backward", backward=autocast)
+case("mode around the backward", backward=Mode)
+print(json.dumps(results))
+"""
+STORED = ["nothing", "options", "dynamic", "both", "autocast around the forward", "no grad around the backward"]
+STORED += ["thread of autograd"]
+NOT_STORED = {
+    "setting around the forward": "config.inductor.fallback_random",
+    "setting around the backward": "config.inductor.fallback_random",
+    "another room around the backward": "config.functorch.aggressive_recomputation",
+    "setting that a thread does not see": "config.inductor.fallback_",
+    "lowering before the backward": "lowerings aten.sin.default",
+    "switch before the backward": "ambient.matmul_precision",
+    "autocast around the backward": "ambient.autocast.cpu",
+    "mode around the backward": "ambient.mode Mode",
+}
+
+
+def test_a_backward_compiled_under_something_else_than_its_forward_is_not_stored(fresh_process: FreshProcess) -> None:
+    cold, warm = fresh_process(CHANGED_BETWEEN), fresh_process(CHANGED_BETWEEN)
+    assert {name: (cold[name], warm[name]) for name in STORED} == dict.fromkeys(STORED, (["Miss "], ["Hit "]))
+    for name, what in NOT_STORED.items():
+        for missed, failed in (cold[name], warm[name]):
+            assert missed == "Miss " and failed.startswith("Failed ") and what in failed

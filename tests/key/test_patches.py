@@ -57,6 +57,35 @@ def test_a_patched_method_counts(monkeypatch: pytest.MonkeyPatch, wrap: Callable
     assert list(patches()) == ["patch of torch._inductor.graph.GraphLowering.run"]
 
 
+def typed(source: str) -> Any:
+    """The code of a function that was typed at a prompt, or given to `python -c`."""
+    names: dict[str, Any] = {}
+    exec(source, names)
+    return names["f"].__code__
+
+
+CODES = {
+    "of a file": (torch.nn.functional.lp_pool2d, (lambda *args: 2).__code__),
+    "typed": (torch.nn.functional.lp_pool2d, typed("def lp_pool2d(*args): return 2\nf = lp_pool2d")),
+    "typed for a method": (graph.GraphLowering.qualify_name, typed("f = lambda *args: 2")),
+    "of another file of torch": (graph.GraphLowering.qualify_name, torch.nn.functional.threshold.__code__),
+}
+
+
+@pytest.mark.parametrize("name", CODES)
+def test_code_exchanged_in_a_function_of_torch_counts(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    function, code = CODES[name]
+    assert patches() == {}
+    monkeypatch.setattr(function, "__code__", code)
+    found = identified()
+    assert function in patches().values()
+    assert all(place.endswith(f".{function.__qualname__}") for place in found)
+    monkeypatch.setattr(function, "__code__", code.replace(co_consts=(*code.co_consts, 3)))
+    assert identified().keys() == found.keys() and identified() != found
+    monkeypatch.undo()
+    assert patches() == {}
+
+
 def test_what_a_patch_reads_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     def patch(factor: float, table: dict[str, int]) -> dict[str, str]:
         def helper() -> Any:

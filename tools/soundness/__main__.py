@@ -11,6 +11,7 @@ import json
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -43,11 +44,12 @@ def main() -> int:
         print("\n".join(f"{c.expect.value:<10} {c.name:<44} {c.row}" for c in table))
         return 0
     env.enter("test")
+    started, took = time.monotonic(), dict[str, float]()
     home = Path(tempfile.mkdtemp(prefix="aot_cache-soundness-"))
     try:
         if arguments.torch:
             return report_torch(runs.stale(table, home))
-        verdicts = runs.run(table, home, frames=arguments.frames)
+        verdicts = runs.run(table, home, frames=arguments.frames, took=took)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
@@ -59,6 +61,7 @@ def main() -> int:
     code = report(verdicts, arguments.json)
     if arguments.frames and not arguments.json:
         print(frames_line(verdicts))
+    child.say(f"{time.monotonic() - started:.0f} s; {stages_line(took)}")
     return code
 
 
@@ -90,6 +93,10 @@ def report(verdicts: list[runs.Verdict], as_json: bool) -> int:
     print(f"sound {counts['sound']}/{counts['changes']}, spurious misses {counts['spurious misses']}, ", end="")
     print(f"silent bypasses {counts['silent bypasses']}, other trouble {counts['other trouble']}")
     return 1 if wrong else 0
+
+
+def stages_line(took: dict[str, float]) -> str:
+    return "seconds of processes, two at a time: " + ", ".join(f"{stage} {took[stage]:.0f}" for stage in took)
 
 
 def frames_line(verdicts: list[runs.Verdict]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -31,17 +32,18 @@ class Verdict:
     seen: dict[str, Seen] = field(default_factory=dict)
 
 
-def run(changes: list[Change], home: Path, jobs: int = 2, frames: bool = False) -> list[Verdict]:
+def run(
+    changes: list[Change], home: Path, jobs: int = 2, frames: bool = False, took: dict[str, float] | None = None
+) -> list[Verdict]:
     """Each change's `before` in one process, again in a second, `after` in a third, and `after` without any cache.
 
-    frames: the cache keeps whole frames as well.
+    frames: the cache keeps whole frames as well. took: gets the seconds of each stage's processes, added up.
     """
     if any(LIBRARIES in change.before for change in changes):
         child.say("building two libraries of operators")
         native.build(home / "libraries")
     first, second = [_Batch("before", {}, changes, frames)], [_Batch("again", {}, changes, frames)]
-    for env in _surroundings(changes):
-        mine = [c for c in changes if dict(c.env) == env]
+    for env, mine in _surroundings(changes):
         if mine:
             second.append(_Batch("after", env, mine, frames))
         # Surroundings that do not matter need no reference of their own.
@@ -56,6 +58,8 @@ def run(changes: list[Change], home: Path, jobs: int = 2, frames: bool = False) 
             for batch, results in zip(stage, pool.map(lambda b: b.run(home), stage)):
                 for name, result in results.items():
                     seen[name][batch.role] = result
+                if took is not None:
+                    took[batch.role] = took.get(batch.role, 0.0) + batch.seconds
     return [judge(change, seen[change.name], frames) for change in changes]
 
 
@@ -70,11 +74,19 @@ def stale(changes: list[Change], home: Path) -> dict[str, bool]:
     return {c.name: after[c.name]["values"] != reference[c.name]["values"] for c in plain if before[c.name]["values"]}
 
 
-def _surroundings(changes: Iterable[Change]) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = [{}]
+def _surroundings(changes: Iterable[Change]) -> list[tuple[dict[str, str], list[Change]]]:
+    """Variables, and the changes that run with them; those that must not matter are set together where they can be."""
+    found: list[tuple[dict[str, str], list[Change]]] = [({}, [])]
     for change in changes:
-        if dict(change.env) not in found:
-            found.append(dict(change.env))
+        env = dict(change.env)
+        for there, mine in found:
+            neutral = bool(env and there) and all(c.expect is Expect.SAME_KEY for c in (*mine, change))
+            if there == env or neutral and all(there.get(name, value) == value for name, value in env.items()):
+                there.update(env)
+                mine.append(change)
+                break
+        else:
+            found.append((env, [change]))
     return found
 
 
@@ -88,6 +100,7 @@ class _Batch:
     env: Mapping[str, str]
     changes: list[Change]
     frames: bool = False
+    seconds: float = 0.0
 
     def run(self, home: Path) -> dict[str, Seen]:
         tag = f"{self.role}-{abs(hash(tuple(sorted(self.env.items()))))}"
@@ -103,7 +116,9 @@ class _Batch:
         if self.role == "reference":
             env["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
         label = f"{self.role} {' '.join(f'{k}={v}' for k, v in self.env.items())}".strip()
+        started = time.monotonic()
         result: dict[str, Seen] = child.run_json([sys.executable, str(SIDE), str(listing)], label, env)
+        self.seconds = time.monotonic() - started
         return result
 
     def _write(self, change: Change, home: Path) -> Path:

@@ -63,8 +63,11 @@ def run():
 
 SETTING = """
 def run():
-    pass
-    yield torch.compile(lambda x, w: torch.mm(x, w))(torch.ones(4, 4), torch.ones(4, 4))
+    try:
+        pass
+        yield torch.compile(lambda x, w: torch.mm(x, w))(torch.ones(4, 4), torch.ones(4, 4))
+    finally:
+        ...
 """
 
 IN_MODE = """
@@ -82,11 +85,11 @@ def run():
 """
 
 
-def _setting(name: str, row: str, put: str, value: str) -> Change:
-    """`put(value)` is called in the second process only."""
-    change = other(name, row, SETTING, ("pass", f"{put}({value})"), equal=value != "torch.float64")
-    # In a process of its own: not every setting can be put back as it was.
-    return dataclasses.replace(change, env={"SOUNDNESS_PROCESS": name})
+def _setting(name: str, row: str, put: str, value: str, usual: str = "") -> Change:
+    """`put(value)` is called in the second process only; without `usual`, which puts it back, that has a process alone."""
+    edits = [("pass", f"{put}({value})")] + [("...", f"{put}({usual})")] * bool(usual)
+    change = other(name, row, SETTING, *edits, equal=value != "torch.float64")
+    return change if usual else dataclasses.replace(change, env={"SOUNDNESS_PROCESS": name})
 
 
 CHANGES = [
@@ -108,13 +111,13 @@ CHANGES = [
         ('autocast("cpu")', 'autocast("cpu", cache_enabled=False)'),
         equal=True,
     ),
-    _setting("default_dtype", MODE, "torch.set_default_dtype", "torch.float64"),
-    _setting("deterministic", MODE, "torch.use_deterministic_algorithms", "True"),
+    _setting("default_dtype", MODE, "torch.set_default_dtype", "torch.float64", "torch.float32"),
+    _setting("deterministic", MODE, "torch.use_deterministic_algorithms", "True", "False"),
     _setting("matmul_precision", SWITCH, "torch.set_float32_matmul_precision", "'medium'"),
-    _setting("onednn", SWITCH, "torch.backends.mkldnn.set_flags", "False"),
+    _setting("onednn", SWITCH, "torch.backends.mkldnn.set_flags", "False", "True"),
     _setting("onednn_precision", SWITCH, "torch.backends.mkldnn.matmul.__setattr__", "'fp32_precision', 'bf16'"),
-    _setting("anomaly", SWITCH, "torch.autograd.set_detect_anomaly", "True"),
-    _setting("threads", "CPU features", "torch.set_num_threads", "2"),
+    _setting("anomaly", SWITCH, "torch.autograd.set_detect_anomaly", "True", "False"),
+    _setting("threads", "CPU features", "torch.set_num_threads", "2", "1"),
     other("attention_backend", SWITCH, ATTENTION, ("SDPBackend.MATH", "SDPBackend.FLASH_ATTENTION"), equal=True),
     other("default_device", SWITCH, FACTORY, ("if True", 'with torch.device("cpu")'), equal=True),
     other("function_mode", SWITCH, IN_MODE, ("out * 2", "out * 3")),

@@ -95,6 +95,26 @@ def run():
         compile_fx._recursive_post_grad_passes = original
 """
 
+EXCHANGED = """
+from torch._inductor.fx_passes import post_grad
+
+function = post_grad.remove_noop_ops
+original = function.__code__
+
+def changed(graph):
+    for node in graph.nodes:
+        if node.target is torch.ops.aten.sin.default:
+            node.target = torch.ops.aten.cos.default
+
+def run():
+    function.__code__ = changed.__code__
+    try:
+        with torch.no_grad():
+            yield torch.compile(lambda x: x.sin())(torch.ones(3))
+    finally:
+        function.__code__ = original
+"""
+
 BY_CLASS = """
 import torch._inductor.compile_fx as compile_fx
 
@@ -171,6 +191,7 @@ CHANGES = [
     other("patched_neighbour", ROW, NEIGHBOUR, ("* 2", "* 3")),
     other("patched_by_an_object", ROW, EINSUM, ("* 2", "* 3")),
     other("helper_that_a_patch_calls", ROW, HELPER, ("node.target = torch.ops.aten.cos", "node.target = torch.ops.aten.exp")),
+    other("code_exchanged_in_a_function_of_torch", ROW, EXCHANGED, ("aten.cos.default", "aten.exp.default")),
     other("patched_class_of_the_compiler", ROW, BY_CLASS, ("aten.cos.default", "aten.exp.default")),
     other(
         "decomposition_taken_out",
