@@ -40,7 +40,7 @@ class Form:
             ValueError: no text would give the value back.
         """
         text = self.to_text(value)
-        if not re.fullmatch(self.pattern, text, re.ASCII):
+        if not re.fullmatch(self.pattern, text, re.ASCII) or self.of_text(text) != ("" if value is None else value):
             raise ValueError(f"{field}={value!r} cannot be written: it must be {self.allowed}")
         return text
 

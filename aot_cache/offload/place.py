@@ -53,7 +53,7 @@ def place(
     base: tuple[list[int], list[int]],
     limit: int,
 ) -> Placement:
-    """Places the transfers of `chosen`; `base` is `unmoved(problem)`.
+    """Places the transfers of `chosen`, which is in the order of importance; `base` is `unmoved(problem)`.
 
     limit: bytes of near memory from which on the lane waits for what is on its way. Below 0 every transfer is waited
     for in the gap of its issue, which takes the least memory, and the most waiting. Whether the result meets a budget
@@ -95,7 +95,7 @@ class _Sweep:
     def run(self, ready: dict[str, tuple[int, int]], last: int) -> list[Move]:
         """The moves, of (gap in which it is done with, bytes) by name, that fit until the gap `last`."""
         coming: dict[int, list[tuple[str, int]]] = {}
-        for name, (gap, size) in sorted(ready.items()):
+        for name, (gap, size) in ready.items():
             coming.setdefault(gap, []).append((name, size))
         waiting: list[tuple[str, int]] = []
         held = 0

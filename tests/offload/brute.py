@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 from aot_cache.offload.choose import ALWAYS_WAIT
@@ -11,6 +11,8 @@ from aot_cache.offload.place import place, unmoved
 from aot_cache.offload.problem import Problem, Storage
 from aot_cache.offload.schedule import Budget, Link
 from aot_cache.offload.simulate import Move, inflight, near, queued, run
+
+Best = Callable[[Problem, Link, Budget], "float | None"]
 
 
 def subsets(problem: Problem) -> Iterator[tuple[Storage, ...]]:
