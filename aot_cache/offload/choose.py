@@ -63,8 +63,12 @@ class Chooser:
             full = self._full(head)
             first = self._first(full, len(head))
             counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
-            choices = [self._choice(full[:count]) for count in sorted(set(counts)) if count <= len(full)]
-            found = [choice for choice in choices if choice]
+            found = []
+            for count in sorted(n for n in set(counts) if n <= len(full)):
+                choice = self._choice(full[:count])
+                found += [choice] if choice else []
+                if choice and choice.simulation.prediction.stall == 0:
+                    break  # More would move more, and could not be faster.
             if found:
                 return self._improved(min(found, key=lambda choice: choice.cost), len(head))
         return None
@@ -120,6 +124,8 @@ class Chooser:
     def _choice(self, chosen: Sequence[Storage]) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
+        if not self._could(chosen):
+            return None
         for limit in (near, near - max((s.bytes for s in chosen), default=0), ALWAYS_WAIT):
             placed = place(self.problem, chosen, self.link, self.budget, self.base, limit)
             done = run(self.problem, placed.outs, placed.ins, self.link)
@@ -136,7 +142,7 @@ class Chooser:
         """`best` less what does not pay, then with others in place of some; its first `head` storages stay."""
         kept = {storage.name for storage in best.chosen[:head]}
         visits = len(self.problem.forward) + len(self.problem.backward)
-        tries = max(FEWEST_TRIES, VISITS // visits)
+        tries = max(FEWEST_TRIES, VISITS // max(1, visits))
         changed = True
         while changed:
             changed = False

@@ -103,9 +103,11 @@ class _Sweep:
             self.clock += self.seconds[gap - 1]
             # What is waited for in this gap is still on its way in it.
             room = self.inflight - sum(flight.move[1] for flight in self.flights)
-            held -= self._land([flight for flight in self.flights if flight.end <= self.clock], gap)
-            waiting += coming.get(gap, [])
-            held += sum(size for _, size in coming.get(gap, []))
+            if self.flights:
+                held -= self._land([flight for flight in self.flights if flight.end <= self.clock], gap)
+            if gap in coming:
+                waiting += coming[gap]
+                held += sum(size for _, size in coming[gap])
             while waiting and waiting[0][1] <= room:
                 room -= waiting[0][1]
                 self._issue(waiting.pop(0), gap)
