@@ -24,9 +24,10 @@ ALWAYS_WAIT = -1
 
 @dataclass(frozen=True)
 class Choice:
-    """What moves when, and how a step goes with it."""
+    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not."""
 
     chosen: tuple[Storage, ...]
+    head: int
     placement: Placement
     simulation: Simulation
 
@@ -57,24 +58,24 @@ class Chooser:
             if storage.must and (why := self.barred.get(storage.name) or self._no_room(storage)):
                 raise MustNotMove(storage.name, why)
 
-    def cheapest(self) -> Choice | None:
-        """The cheapest choice that was found to meet the budget, with all that is preferred if such a one was found."""
+    def rough(self) -> Choice | None:
+        """The cheapest prefix of the order that meets the budget, with all that is preferred if there is such a one."""
         for head in self._heads():
             full = self._full(head)
             first = self._first(full, len(head))
             counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
             found = []
             for count in sorted(n for n in set(counts) if n <= len(full)):
-                choice = self._choice(full[:count])
+                choice = self._choice(full[:count], len(head))
                 found += [choice] if choice else []
                 if choice and choice.simulation.prediction.stall == 0:
                     break  # More would move more, and could not be faster.
             if found:
-                return self._improved(min(found, key=lambda choice: choice.cost), len(head))
+                return min(found, key=lambda choice: choice.cost)
         return None
 
     def smallest(self) -> int:
-        """Bytes of the smallest budget for near memory that `cheapest` meets, with the other bounds as they are."""
+        """Bytes of the smallest budget for near memory that `rough` meets, with the other bounds as they are."""
         return self._lowest()[0]
 
     def needed(self) -> str:
@@ -121,7 +122,7 @@ class Chooser:
     def _could(self, chosen: Sequence[Storage]) -> bool:
         return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
 
-    def _choice(self, chosen: Sequence[Storage]) -> Choice | None:
+    def _choice(self, chosen: Sequence[Storage], head: int) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
         if not self._could(chosen):
@@ -131,36 +132,36 @@ class Chooser:
             done = run(self.problem, placed.outs, placed.ins, self.link)
             told = done.prediction
             if max(told.peak_forward, told.peak_backward) <= near and not self._lost(placed):
-                return Choice(tuple(chosen), placed, done)
+                return Choice(tuple(chosen), head, placed, done)
         return None
 
     def _lost(self, placed: Placement) -> bool:
         """Whether what must move found no gap, since others took it."""
         return any(storage.name in placed.left for storage in self.musts)
 
-    def _improved(self, best: Choice, head: int) -> Choice:
-        """`best` less what does not pay, then with others in place of some; its first `head` storages stay."""
-        kept = {storage.name for storage in best.chosen[:head]}
+    def improved(self, best: Choice) -> Choice:
+        """`best` less what does not pay, then with others in place of some."""
         visits = len(self.problem.forward) + len(self.problem.backward)
         tries = max(FEWEST_TRIES, VISITS // max(1, visits))
         changed = True
         while changed:
             changed = False
-            for chosen in self._neighbours(best, kept):
+            for chosen in self._neighbours(best):
                 if tries == 0:
                     return best
                 tries -= 1
-                other = self._choice(chosen)
+                other = self._choice(chosen, best.head)
                 if other and other.cost < best.cost:
                     best, changed = other, True
                     break
         return best
 
-    def _neighbours(self, best: Choice, kept: set[str]) -> Iterator[list[Storage]]:
+    def _neighbours(self, best: Choice) -> Iterator[list[Storage]]:
         """One storage less, shortest slack first; and if the lane waits, one in place of another, and one more."""
         moved = {storage.name for storage in best.chosen}
+        loose = {storage.name for storage in best.chosen[best.head :]}
         room = self.budget.far - sum(storage.bytes for storage in best.chosen)
-        free = [storage for storage in reversed(self.order) if storage.name in moved - kept]
+        free = [storage for storage in reversed(self.order) if storage.name in loose]
         rest = [storage for storage in self.order if storage.name not in moved]
         for old in free:
             yield [storage for storage in best.chosen if storage is not old]

@@ -169,6 +169,7 @@ def test_recomputing_wins_just_where_the_link_is_slow(rate: float, wanted: float
     result = plan(candidates, Link(rate, rate), replace(ROOMY, near=450), "unit")
     assert result.schedule.recompute == wanted
     assert len([note for note in result.notes if note.startswith("recompute=")]) == 2
+    assert result.notes[-1].startswith(f"the plan is that of recompute={wanted}, improved: ")
     assert check(result.schedule, result.problem) == []
 
 
