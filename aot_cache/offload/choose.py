@@ -49,7 +49,7 @@ class Chooser:
         self.problem, self.link, self.budget = problem, link, budget
         self.base = unmoved(problem)
         self.barred = {s.name: why for s in problem.storages if _wanted(s) for why in [_barred(s, budget)] if why}
-        slack = _slacks(problem)
+        slack = slacks(problem)
         movable = [s for s in problem.storages if _wanted(s) and s.name not in self.barred]
         self.order = sorted(movable, key=lambda s: (-slack[s.name], s.name))
         self.musts = tuple(s for s in self.order if s.must)
@@ -66,7 +66,7 @@ class Chooser:
             counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
             found = []
             for count in sorted(n for n in set(counts) if n <= len(full)):
-                choice = self._choice(full[:count], len(head))
+                choice = self.choice(full[:count], len(head))
                 found += [choice] if choice else []
                 if choice and choice.simulation.prediction.stall == 0:
                     break  # More would move more, and could not be faster.
@@ -122,7 +122,7 @@ class Chooser:
     def _could(self, chosen: Sequence[Storage]) -> bool:
         return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
 
-    def _choice(self, chosen: Sequence[Storage], head: int) -> Choice | None:
+    def choice(self, chosen: Sequence[Storage], head: int = 0) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
         if not self._could(chosen):
@@ -150,7 +150,7 @@ class Chooser:
                 if tries == 0:
                     return best
                 tries -= 1
-                other = self._choice(chosen, best.head)
+                other = self.choice(chosen, best.head)
                 if other and other.cost < best.cost:
                     best, changed = other, True
                     break
@@ -212,7 +212,7 @@ def _barred(storage: Storage, budget: Budget) -> str:
     return immovable(storage)
 
 
-def _slacks(problem: Problem) -> dict[str, float]:
+def slacks(problem: Problem) -> dict[str, float]:
     """Seconds from the last use in the forward to the first in the backward, by storage, if nothing waits."""
     forward = [0.0, *accumulate(step.seconds for step in problem.forward)]
     backward = [0.0, *accumulate(step.seconds for step in problem.backward)]

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from aot_cache.errors import BudgetTooSmall
 from aot_cache.offload.planner import plan
 from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
 from aot_cache.offload.schedule import Budget, Link, Schedule
+
+from .brute import smallest
 
 KIB = 1024
 
@@ -98,12 +99,3 @@ def plans(draw: st.DrawFn) -> tuple[Problem, Schedule]:
     low = smallest(problem, link, far, inflight)
     near = draw(st.integers(low, max(low, far)))
     return problem, plan([(1.0, problem)], link, Budget(near, far, inflight), "unit").schedule
-
-
-def smallest(problem: Problem, link: Link, far: int, inflight: int) -> int:
-    """The smallest budget of near memory that the planner says it can meet."""
-    try:
-        plan([(1.0, problem)], link, Budget(0, far, inflight), "unit")
-    except BudgetTooSmall as error:
-        return error.smallest
-    return 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +11,13 @@ from support import FreshProcess
 from aot_cache.errors import BudgetTooSmall, MustNotMove, OffloadError
 from aot_cache.offload.legality import check, verify
 from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem, Step, Storage
+from aot_cache.offload.problem import Problem, Step
 from aot_cache.offload.schedule import Budget, Link, Schedule, parse, render
 from aot_cache.offload.simulate import simulate
 
 from . import brute
-from .problems import KIB, budgets, chain, links, plans, problems, smallest, total
+from .brute import smallest
+from .problems import budgets, chain, links, plans, problems, total
 
 LINK = Link(100.0, 100.0)
 ROOMY = Budget(10**6, 10**6, 200)
@@ -192,13 +192,15 @@ def test_nothing_to_plan_is_an_error() -> None:
 
 PROGRAM = """
 import json, sys
+from dataclasses import replace
 sys.path.append(sys.argv[1])
-from problems import chain
+from brute import stack
 from aot_cache.offload.planner import plan
-from aot_cache.offload.schedule import Budget, Link, render
-problem = chain([100 + 10 * (i * 7 % 5) for i in range(20)], act_3="prefer", act_5="must", act_7="mutated")
-other = chain([90] * 20, act_5="must")
-result = plan([(1.0, problem), (0.5, other)], Link(40.0, 30.0), Budget(1200, 9999, 400), "unit")
+from aot_cache.offload.schedule import render
+problem, link, budget = stack(1, 20)
+marked = (replace(s, prefer=s.name == "a3", must=s.name == "a5") for s in problem.storages)
+problem, budget = replace(problem, storages=tuple(marked)), replace(budget, near=budget.near * 5 // 4)
+result = plan([(1.0, problem), (0.5, problem)], link, budget, "unit")
 print(json.dumps([render(result.schedule), result.notes]))
 """
 
@@ -209,30 +211,10 @@ def test_equal_input_gives_equal_text_under_any_hash_seed(fresh_process: FreshPr
     assert len(parse(texts[0][0]).rows) > 2
 
 
-def stack(seed: int, layers: int, links: tuple[int, ...] = (1, 2, 4)) -> tuple[Problem, Link, Budget]:
-    """A stack of uneven layers, a link that needs about the time of the forward for all of it, and a tight budget."""
-    rng = random.Random(seed)
-    sizes = [rng.choice([1, 2, 4, 8]) * 64 * KIB for _ in range(layers)]
-    forward = tuple(Step(f"f{i}", rng.uniform(0.5, 2)) for i in range(layers)) + (Step("output", 0.0),)
-    backward = tuple(Step(f"b{i}", rng.uniform(1, 4)) for i in range(layers)) + (Step("output", 0.0),)
-    storages = []
-    for i, size in enumerate(sizes):
-        first, last = layers - 1 - i, min(layers - 1, i + rng.choice([0, 1, 1, 2]))
-        storages.append(
-            Storage(f"a{i}", size, "act", i, last, first, min(layers - 1, first + rng.choice([0, 1])), True)
-        )
-    problem = Problem(forward, backward, tuple(storages), "fw", "bw")
-    pace = sum(sizes) / sum(step.seconds for step in forward) / 2
-    link = Link(pace * rng.choice(links), pace * rng.choice(links))
-    far, inflight = sum(sizes), max(sizes) * rng.choice([1, 2, 3])
-    low = smallest(problem, link, far, inflight)
-    return problem, link, Budget(low + int((sum(sizes) - low) * rng.choice([0.0, 0.2, 0.5])), far, inflight)
-
-
 def gaps(layers: int, seeds: range, best: brute.Best) -> list[float]:
     found = []
     for seed in seeds:
-        problem, link, budget = stack(seed, layers)
+        problem, link, budget = brute.stack(seed, layers)
         found.append(planned(problem, budget, link).predict.step / best(problem, link, budget) - 1)
     return found
 

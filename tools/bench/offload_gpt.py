@@ -95,7 +95,7 @@ def gpt(modes: Sequence[int]) -> Problem:
 
 
 def sweep(layers: int, stride: int) -> list[tuple[float, Problem]]:
-    """Candidates from no recomputation on, each with `stride` layers more in the next mode; the knob falls from 1 to 0."""
+    """Candidates from no recomputation (1) to all (0), each with `stride` more of the last layers in the next mode."""
     levels = range(0, layers * (len(MODES) - 1) + 1, stride)
     mixes = [[level // layers + (i >= layers - level % layers) for i in range(layers)] for level in levels]
     return [(1 - level / (layers * (len(MODES) - 1)), gpt(modes)) for level, modes in zip(levels, mixes, strict=True)]
