@@ -78,11 +78,9 @@ def row_faults(row: Row, problem: Problem) -> list[str]:
 
 def immovable(storage: Storage) -> str:
     """Why a storage may not be moved, whatever the user wants; "" if it may."""
-    if not storage.eligible:
-        return storage.refused or "it is not eligible"
-    if not storage.saved or storage.produced < 0 or storage.first_backward < 0:
-        return "it is not saved by the forward for the backward"
-    return ""
+    if storage.eligible and storage.saved and storage.produced >= 0 and storage.first_backward >= 0:
+        return ""
+    return storage.refused or "it is not saved by the forward for the backward"
 
 
 def _order_faults(row: Row, storage: Storage, problem: Problem) -> list[str]:

@@ -11,7 +11,7 @@ from support import FreshProcess
 from aot_cache.errors import BudgetTooSmall, MustNotMove, OffloadError
 from aot_cache.offload.legality import check, verify
 from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem, Step
+from aot_cache.offload.problem import Problem, Step, Storage
 from aot_cache.offload.schedule import Budget, Link, Schedule, parse, render
 from aot_cache.offload.simulate import simulate
 
@@ -128,6 +128,13 @@ def test_a_must_that_is_not_eligible_raises_with_its_reason() -> None:
     storages = tuple(replace(s, must=s.name == "act_1") for s in problem.storages)
     with pytest.raises(MustNotMove, match="act_1 must be offloaded, and cannot be: mutated later"):
         planned(replace(problem, storages=storages), ROOMY)
+
+
+def test_a_must_that_is_not_saved_raises() -> None:
+    problem = chain([100] * 4)
+    temporary = Storage("temporary", 100, "other", 0, 1, -1, -1, must=True)
+    with pytest.raises(MustNotMove, match="temporary must be offloaded, .*: it is not saved by the forward"):
+        planned(replace(problem, storages=(*problem.storages, temporary)), ROOMY)
 
 
 def test_musts_for_which_there_is_no_gap_raise() -> None:
