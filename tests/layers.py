@@ -24,8 +24,10 @@ OUT_OF_REACH = {"cli": ("hook", "torch_compat", "offload.passes", "offload.trans
 GUESTS = ("pytest_plugin",)
 OWNERS = {"diskcache": "store.disk", "filelock": "store.locks", "pickle": "artifact.codec", "_pickle": "artifact.codec"}
 PRIVATE_TORCH = "torch_compat"
-PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "artifact.envelope", "artifact.archive", "artifact.frame_view", "store")
-PURE += ("offload.schedule", "offload.planner", "offload.simulate")
+PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "store")
+PURE += ("artifact.envelope", "artifact.archive", "artifact.frame_view")
+PURE += ("offload.problem", "offload.fields", "offload.schedule", "offload.legality", "offload.simulate")
+PURE += ("offload.place", "offload.choose", "offload.planner", "offload.costs", "offload.draw")
 TOP_LEVEL = {"pyproject.toml", "aot_cache", "tests", "tools", "README.md", "LICENSE"}
 FILE_LINES, FUNCTION_LINES = 300, 40
 
