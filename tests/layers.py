@@ -25,7 +25,9 @@ GUESTS = ("pytest_plugin",)
 OWNERS = {"diskcache": "store.disk", "filelock": "store.locks", "pickle": "artifact.codec", "_pickle": "artifact.codec"}
 PRIVATE_TORCH = "torch_compat"
 PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "artifact.envelope", "artifact.archive", "store")
-PURE += ("offload.schedule", "offload.planner", "offload.simulate")
+PURE += tuple(
+    f"offload.{name}" for name in ("problem", "schedule", "legality", "place", "planner", "simulate", "costs", "draw")
+)
 TOP_LEVEL = {"pyproject.toml", "aot_cache", "tests", "tools", "README.md", "LICENSE"}
 FILE_LINES, FUNCTION_LINES = 300, 40
 
