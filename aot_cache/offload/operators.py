@@ -67,7 +67,8 @@ def _owner(handle: Tensor, kind: type) -> Slot | Arrival:
     return found
 
 
-def _fake_handle(*_: object) -> Tensor:
+def handle_like(*_: object) -> Tensor:
+    """An empty tensor of the form of a handle."""
     return torch.empty(handles.ELEMENTS, dtype=handles.DTYPE, device="cpu")
 
 
@@ -79,9 +80,9 @@ def _fake_fill(
 
 _library = torch.library.Library(NAMESPACE, "DEF")
 for _name, _schema, _real, _fake in (
-    ("spill", "(Tensor x) -> Tensor", _spill, _fake_handle),
-    ("wait", "(Tensor handle, Tensor x) -> Tensor", _wait, _fake_handle),
-    ("fetch", f"(Tensor handle, {_LIKE}) -> Tensor", _fetch, _fake_handle),
+    ("spill", "(Tensor x) -> Tensor", _spill, handle_like),
+    ("wait", "(Tensor handle, Tensor x) -> Tensor", _wait, handle_like),
+    ("fetch", f"(Tensor handle, {_LIKE}) -> Tensor", _fetch, handle_like),
     ("fill", f"(Tensor coming, {_LIKE}) -> Tensor", _fill, _fake_fill),
 ):
     _library.define(_name + _schema)

@@ -38,7 +38,7 @@ class DiskTier:
 
     def __init__(self, directory: Path, limit: int) -> None:
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115: closed by `close`
+            self._file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise TransferError(f"no far tier in {directory}: {error}") from error
         self._directory, self._limit, self._end = directory, limit, 0
