@@ -1,0 +1,65 @@
+"""The best that there is, by trying everything: for problems of a few storages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+
+from aot_cache.offload.choose import ALWAYS_WAIT
+from aot_cache.offload.legality import immovable
+from aot_cache.offload.place import place, unmoved
+from aot_cache.offload.problem import Problem, Storage
+from aot_cache.offload.schedule import Budget, Link
+from aot_cache.offload.simulate import Move, inflight, near, queued, run
+
+
+def subsets(problem: Problem) -> Iterator[tuple[Storage, ...]]:
+    movable = [storage for storage in problem.storages if not immovable(storage)]
+    return (chosen for size in range(len(movable) + 1) for chosen in combinations(movable, size))
+
+
+def best_subset(problem: Problem, link: Link, budget: Budget) -> float | None:
+    """Seconds of the shortest step over every set of storages, each placed as the planner places it."""
+    base, best = unmoved(problem), None
+    for chosen in subsets(problem):
+        biggest = max((storage.bytes for storage in chosen), default=0)
+        for limit in (budget.near, budget.near - biggest, ALWAYS_WAIT):
+            placed = place(problem, chosen, link, budget, base, limit)
+            if sum(move.bytes for move in placed.outs) > budget.far:
+                continue
+            told = run(problem, placed.outs, placed.ins, link).prediction
+            if max(told.peak_forward, told.peak_backward) <= budget.near and (best is None or told.step < best):
+                best = told.step
+    return best
+
+
+def best_of_all(problem: Problem, link: Link, budget: Budget) -> float | None:
+    """Seconds of the shortest step over every set of storages and every legal place of their transfers."""
+    found = []
+    for chosen in subsets(problem):
+        if sum(storage.bytes for storage in chosen) > budget.far:
+            continue
+        outs = [_moves(s, range(s.free_from + 1, len(problem.forward))) for s in chosen]
+        ins = [_moves(s, range(s.first_backward + 1)) for s in chosen]
+        # The halves do not meet: what is best for one is best whatever the other does.
+        forward = _shortest(problem, outs, link, budget, 0)
+        backward = _shortest(problem, ins, link, budget, 1)
+        if forward is not None and backward is not None:
+            found.append(forward + backward)
+    return min(found, default=None)
+
+
+def _moves(storage: Storage, gaps: range) -> list[Move]:
+    return [Move(storage.name, storage.bytes, issue, wait) for issue in gaps for wait in gaps if issue <= wait]
+
+
+def _shortest(problem: Problem, ways: Sequence[list[Move]], link: Link, budget: Budget, half: int) -> float | None:
+    best = None
+    for column in map(queued, product(*ways)):
+        both = ((column, []), ([], column))[half]
+        held = near(problem, *both)[half]
+        if max(held) <= budget.near and max(inflight(column, len(held))) <= budget.inflight:
+            done = run(problem, *both, link)
+            seconds = (done.forward, done.backward)[half].seconds
+            best = seconds if best is None else min(best, seconds)
+    return best
