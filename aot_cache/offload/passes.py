@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from ..errors import IllegalSchedule
 from ..torch_compat import aliases
 from . import operators
+from .legality import check
 from .schedule import Row, Schedule
 from .storages import Analysis, Group, Pair, analyse, maker, replayed
 
@@ -19,11 +20,12 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     """The graphs with the schedule carried out; `pair` stays as it is. Nodes that move nothing keep names and order.
 
     Raises:
-        IllegalSchedule: it was made for other graphs, or names storages or steps that may not be used so.
+        IllegalSchedule: it was made for other graphs, or would lose data or pass its bounds.
     """
     copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs)
     analysis = analyse(copied, smallest=0)
-    _check(analysis, schedule)
+    if faults := check(schedule, analysis.problem):
+        raise IllegalSchedule(faults)
     # In the order in which they are made and needed, so that equal places keep that order.
     order = analysis.problem.by_name
     # The backward first: it copies views out of the forward, which then drops them.
@@ -35,35 +37,6 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
         module.graph.lint()
         module.recompile()
     return copied
-
-
-def _check(analysis: Analysis, schedule: Schedule) -> None:
-    problem, faults = analysis.problem, []
-    if (schedule.forward, schedule.backward) != (problem.forward_digest, problem.backward_digest):
-        faults.append("it was made for other graphs")
-    for row in schedule.rows:
-        faults += _faults(analysis, row)
-    if faults:
-        raise IllegalSchedule(faults)
-
-
-def _faults(analysis: Analysis, row: Row) -> list[str]:
-    problem = analysis.problem
-    storage = problem.by_name.get(row.storage)
-    if row.kind != "act":
-        return [f"{row.storage}: a {row.kind} is not moved by graphs"]
-    if storage is None or not storage.eligible:
-        return [f"{row.storage}: {storage.refused or 'is not saved' if storage else 'there is no such storage'}"]
-    forward, backward = problem.forward_index, problem.backward_index
-    out, free = forward.get(row.out_after or ""), forward.get(row.free_at or "")
-    begin, need = backward.get(row.in_before), backward.get(row.need_at)
-    if out is None or free is None or begin is None or need is None:
-        return [f"{row.storage}: it names a step that is not there"]
-    if row.bytes != storage.bytes:
-        return [f"{row.storage}: it has {storage.bytes} bytes, not {row.bytes}"]
-    if not (storage.produced <= out < free and storage.free_from < free and begin <= need <= storage.first_backward):
-        return [f"{row.storage}: it would be moved before it is made, while it is used, or after it is needed"]
-    return []
 
 
 def _send(analysis: Analysis, row: Row) -> None:

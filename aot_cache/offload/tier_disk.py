@@ -31,6 +31,7 @@ class DiskTier:
     """Bytes of tensors in an unlinked file under `directory` that never grows beyond `limit` bytes.
 
     The file is gone when the process ends, however it ends. Never mapped: mapped pages would count as near memory.
+    `written` and `read` count the bytes that went through the file.
 
     Raises:
         TransferError: no file can be made there.
@@ -42,6 +43,7 @@ class DiskTier:
         except OSError as error:
             raise TransferError(f"no far tier in {directory}: {error}") from error
         self._directory, self._limit, self._end = directory, limit, 0
+        self.written = self.read = 0
         self._free: list[Extent] = []
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="aot_cache-offload-out")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="aot_cache-offload-in")
@@ -95,11 +97,19 @@ class DiskTier:
 
     def store(self, near: Tensor, nbytes: int, extent: Extent) -> Future[None]:
         """Begin to write the first `nbytes` of `near`, which lives until that is done."""
-        return self._writer.submit(self._all, os.pwrite, near, nbytes, extent)
+        return self._writer.submit(self._write, near, nbytes, extent)
 
     def load(self, extent: Extent, nbytes: int, near: Tensor) -> Future[None]:
         """Begin to read into the first `nbytes` of `near`."""
-        return self._reader.submit(self._all, _read, near, nbytes, extent)
+        return self._reader.submit(self._read, near, nbytes, extent)
+
+    def _write(self, near: Tensor, nbytes: int, extent: Extent) -> None:
+        self._all(os.pwrite, near, nbytes, extent)
+        self.written += nbytes
+
+    def _read(self, near: Tensor, nbytes: int, extent: Extent) -> None:
+        self._all(lambda descriptor, view, offset: os.preadv(descriptor, [view], offset), near, nbytes, extent)
+        self.read += nbytes
 
     def _all(self, move: Callable[[int, memoryview, int], int], near: Tensor, nbytes: int, extent: Extent) -> None:
         if nbytes == 0:
@@ -122,7 +132,3 @@ class DiskTier:
         self._writer.shutdown()
         self._reader.shutdown()
         self._file.close()
-
-
-def _read(descriptor: int, view: memoryview, offset: int) -> int:
-    return os.preadv(descriptor, [view], offset)

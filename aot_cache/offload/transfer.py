@@ -44,13 +44,18 @@ class Tier(Protocol):
 
 @dataclass(eq=False)
 class Slot:
-    """One tensor's bytes in the far tier. `near` is the tensor, until its bytes are there."""
+    """One tensor's bytes in the far tier. `near` is the tensor, and `copies` holds the copy out, until they are there.
+
+    The finalizer shares `copies`, and a copy that failed refers to its error, whose frames refer to the slot: it must
+    have left by then.
+    """
 
     transfer: Transfer
     place: Any
     nbytes: int
-    copy: Copy
+    copies: list[Copy]
     near: Tensor | None
+    failure: str = ""
 
 
 @dataclass(eq=False)
@@ -101,8 +106,8 @@ class Transfer:
         with self._lock:
             self._drain(nbytes)
             place = self._allocate(nbytes)
-            slot = Slot(self, place, nbytes, self.tier.store(near, nbytes, place), near)
-            weakref.finalize(slot, self._dropped.append, (place, nbytes, [slot.copy])).atexit = False
+            slot = Slot(self, place, nbytes, [self.tier.store(near, nbytes, place)], near)
+            weakref.finalize(slot, self._dropped.append, (place, nbytes, slot.copies)).atexit = False
             self._out.append(weakref.ref(slot))
             self._live += nbytes
             self.moved_out += nbytes
@@ -112,8 +117,16 @@ class Transfer:
     def settle(self, slot: Slot) -> None:
         """Wait until the tensor's own memory is needed no more. Raises FarTierFull, TransferError: the copy failed."""
         with self._lock:
-            slot.copy.result()
-            slot.near = None
+            if slot.failure:
+                raise TransferError(slot.failure)
+            try:
+                while slot.copies:
+                    slot.copies.pop().result()
+            except TransferError as error:
+                slot.failure = str(error)
+                raise
+            finally:
+                slot.near = None
 
     def fetch(self, slot: Slot, like: tuple[Sequence[int], Sequence[int], torch.dtype, torch.device]) -> Arrival:
         """Begin to copy in, into memory of the given size, stride, dtype and device; later if too much is on its way.
@@ -142,7 +155,7 @@ class Transfer:
                 copy.result()
             finally:
                 self._in = [ref for ref in self._in if ref() not in (None, arrival)]
-                arrival.copy = arrival.near = None
+                copy = arrival.copy = arrival.near = None
             self._begin()
             return near
 
@@ -152,9 +165,8 @@ class Transfer:
     def _outgoing(self) -> list[Slot]:
         slots = [slot for ref in self._out if (slot := ref()) is not None]
         for slot in slots:
-            if slot.near is not None and slot.copy.done():
-                slot.copy.result()
-                slot.near = None
+            if all(copy.done() for copy in slot.copies):
+                self.settle(slot)
         slots = [slot for slot in slots if slot.near is not None]
         self._out = [weakref.ref(slot) for slot in slots]
         return slots
