@@ -26,21 +26,25 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     analysis = analyse(copied, smallest=0)
     if faults := check(schedule, analysis.problem):
         raise IllegalSchedule(faults)
-    # In the order in which they are made and needed, so that equal places keep that order.
+    # In the order in which they are made and needed, so that equal places keep that order. Nodes go only when all
+    # rows have their places, for they may be the places of others; and the forward's last, for they are copied.
     order = analysis.problem.by_name
-    # The backward first: it copies views out of the forward, which then drops them.
-    for row in sorted(schedule.rows, key=lambda row: order[row.storage].first_backward):
-        _bring(analysis, row)
-    for row in sorted(schedule.rows, key=lambda row: order[row.storage].produced):
-        _send(analysis, row)
+    sent = sorted(schedule.rows, key=lambda row: order[row.storage].produced)
+    brought = sorted(schedule.rows, key=lambda row: order[row.storage].first_backward)
+    handles = {row.storage: _send(analysis, row) for row in sent}
+    made = {row.storage: _bring(analysis, row) for row in brought}
+    for row in brought:
+        _replace_inputs(analysis, row, made[row.storage])
+    for row in sent:
+        _replace_results(analysis, row, handles[row.storage])
     for module in (copied.forward, copied.backward):
         module.graph.lint()
         module.recompile()
     return copied
 
 
-def _send(analysis: Analysis, row: Row) -> None:
-    """Begin the copy out, wait for it where the memory is to be free, and save the handle in place of the values."""
+def _send(analysis: Analysis, row: Row) -> Node:
+    """Begin the copy out, and wait for it where the memory is to be free; returns the handle to save."""
     graph, half, group = analysis.pair.forward.graph, analysis.forward, analysis.group(row.storage)
     nodes = _by_name(half.names)
     if (source := maker(group.base)) is not group.base:
@@ -49,37 +53,25 @@ def _send(analysis: Analysis, row: Row) -> None:
     with graph.inserting_after(_last_inserted(place)):
         handle = _call(graph, operators.spill, (group.base,), f"spill_{row.storage}")
     with graph.inserting_before(nodes[str(row.free_at)]):
-        kept = _call(graph, operators.wait, (handle, group.base), f"wait_{row.storage}")
-    saved = [node for node, _ in analysis.saved[row.storage]]
-    for mark in ("saved_tensor_with_no_vc_check", "desc"):
-        if mark in saved[0].meta:
-            kept.meta[mark] = saved[0].meta[mark]
-    _replace_results(graph, analysis.pair.outputs, saved, kept)
-    for node in reversed(group.nodes):
-        if node in replayed(group, saved) and not node.users:
-            graph.erase_node(node)
+        return _call(graph, operators.wait, (handle, group.base), f"wait_{row.storage}")
 
 
-def _bring(analysis: Analysis, row: Row) -> None:
-    """Take the handle, begin the copy in, and make the saved values anew before the first step that reads them."""
+def _bring(analysis: Analysis, row: Row) -> dict[Node, Node]:
+    """Take the handle, begin the copy in, and make the saved values anew; returns them by the forward's values."""
     graph, half, group = analysis.pair.backward.graph, analysis.backward, analysis.group(row.storage)
     nodes = _by_name(half.names)
-    given = [there for _, there in analysis.saved[row.storage]]
+    saved, first = [node for node, _ in analysis.saved[row.storage]], analysis.saved[row.storage][0][1]
     value = group.base.meta["val"]
     like = (list(value.shape), list(value.stride()), value.dtype, value.device)
-    with graph.inserting_before(given[0]):
+    with graph.inserting_before(first):
         handle = graph.placeholder(f"handle_{row.storage}")
-        handle.meta = {**{k: v for k, v in given[0].meta.items() if k == "desc"}, "val": _handle_value(value)}
+        handle.meta = {k: v for k, v in first.meta.items() if k == "desc"}
+        handle.meta["val"] = aliases.fake_of(value, operators.handle_like)
     with graph.inserting_before(nodes[row.in_before]):
         coming = _call(graph, operators.fetch, (handle, *like), f"fetch_{row.storage}")
-    need = nodes[row.need_at]
-    with graph.inserting_before(need):
+    with graph.inserting_before(nodes[row.need_at]):
         base = _call(graph, operators.fill, (coming, *like), f"fill_{row.storage}")
-        made = _replay(graph, group, [node for node, _ in analysis.saved[row.storage]], base)
-    _sink_views(half, half.groups[given[0]], given, need)
-    for (saved, there), _ in zip(analysis.saved[row.storage], given, strict=True):
-        there.replace_all_uses_with(made[saved])
-        graph.erase_node(there)
+        return _replay(graph, group, saved, base)
 
 
 def _replay(graph: Graph, group: Group, saved: Sequence[Node], base: Node) -> dict[Node, Node]:
@@ -91,24 +83,36 @@ def _replay(graph: Graph, group: Group, saved: Sequence[Node], base: Node) -> di
     return made
 
 
-def _sink_views(half: Any, later: Group, given: list[Node], need: Node) -> None:
-    """Move views of the saved values that the backward makes early to where the values are."""
-    for node in later.nodes:
+def _replace_inputs(analysis: Analysis, row: Row, made: dict[Node, Node]) -> None:
+    """Let the backward use what was made anew; views that it takes before that go to where it is."""
+    half, graph = analysis.backward, analysis.pair.backward.graph
+    given = [there for _, there in analysis.saved[row.storage]]
+    need = _by_name(half.names)[row.need_at]
+    for node in half.groups[given[0]].nodes:
         if node not in given and half.order[node] < half.order[need]:
             need.prepend(node)
+    for saved, there in analysis.saved[row.storage]:
+        there.replace_all_uses_with(made[saved])
+        graph.erase_node(there)
 
 
-def _replace_results(graph: Graph, outputs: int, saved: list[Node], handle: Node) -> None:
-    """Put `handle` in the place of the first saved value in the outputs, and take the others out."""
+def _replace_results(analysis: Analysis, row: Row, handle: Node) -> None:
+    """Save the handle in the place of the first saved value; drop the others, and views that were made for them."""
+    graph, group = analysis.pair.forward.graph, analysis.group(row.storage)
+    saved = [node for node, _ in analysis.saved[row.storage]]
+    if "saved_tensor_with_no_vc_check" in saved[0].meta:
+        handle.meta["saved_tensor_with_no_vc_check"] = saved[0].meta["saved_tensor_with_no_vc_check"]
     (output,) = graph.find_nodes(op="output")
     results = list(output.args[0])
-    places = [i for i, node in enumerate(results) if i >= outputs and node in saved]
+    places = [i for i, node in enumerate(results) if i >= analysis.pair.outputs and node in saved]
     results[places[0]] = handle
     keep = [i for i in range(len(results)) if i not in places[1:]]
     if isinstance(described := output.meta.get("desc"), list) and len(described) == len(results):
         output.meta["desc"] = [described[i] for i in keep]
-    kept = [results[i] for i in keep]
-    output.args = (type(output.args[0])(kept) if isinstance(output.args[0], (list, tuple)) else kept,)
+    output.args = (type(output.args[0])(results[i] for i in keep),)
+    for node in reversed(group.nodes):
+        if node is not group.base and not node.users:
+            graph.erase_node(node)
 
 
 def _call(graph: Graph, target: Any, args: tuple[Any, ...], name: str) -> Node:
@@ -116,10 +120,6 @@ def _call(graph: Graph, target: Any, args: tuple[Any, ...], name: str) -> Node:
     node.meta["val"] = aliases.fake_result(node)
     node.meta["eager_input_vals"] = aliases.fake_arguments(node)
     return node
-
-
-def _handle_value(like: Any) -> Any:
-    return aliases.fake_of(like, operators.handle_like)
 
 
 def _last_inserted(place: Node) -> Node:

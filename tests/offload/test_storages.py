@@ -59,26 +59,25 @@ def test_a_saved_activation_may_move_and_its_lifetime_is_that_of_its_uses() -> N
 
 
 def test_views_of_one_storage_are_one_storage_and_are_replayed() -> None:
-    def function(x: Tensor, w: Tensor) -> Tensor:
+    def function(x: Tensor, w: Tensor, v: Tensor) -> Tensor:
         h = (x * 2).sin()
-        return (h.t() @ w).sum() + (h.view(-1) * w.view(-1)).sum()
+        return (h.view(4, 16) @ w).sum() + (h.t() @ v).sum()
 
-    found = problem(function, leaf(8, 8), leaf(8, 8))
-    views = [s for s in saved(found) if s.name == "sin"]
-    assert [(s.bytes, s.eligible) for s in views] == [(256, True)]
-    assert set(views[0].replay) == {"t", "view"}
+    (found,) = saved(problem(function, leaf(8, 8), leaf(16, 4), leaf(8, 8)))
+    assert (found.name, found.bytes, found.eligible) == ("sin", 256, True)
+    assert found.replay == ("view", "t", "t", "t")
 
 
 @pytest.mark.parametrize("take", ["split", "unbind", "chunk"])
 def test_parts_of_one_tensor_are_one_storage(take: str) -> None:
     def function(x: Tensor) -> Tensor:
-        h = x.sin()
+        h = x.bmm(x) if take == "unbind" else x @ x
         parts = {"split": lambda: h.split(2), "unbind": lambda: h.unbind(), "chunk": lambda: h.chunk(2)}[take]()
-        return (parts[0] * parts[1]).sum()
+        return (parts[0] @ parts[1].t()).sum()
 
-    (found,) = [s for s in saved(problem(function, leaf(4, 16))) if s.name == "sin"]
-    assert (found.bytes, found.eligible) == (256, True)
-    assert "getitem" in found.replay
+    (found,) = saved(problem(function, leaf(2, 4, 4) if take == "unbind" else leaf(4, 4)))
+    assert (found.bytes, found.eligible) == ((128, True) if take == "unbind" else (64, True))
+    assert found.replay.count("getitem") == 2
 
 
 def test_an_element_of_a_list_may_move_and_taking_it_is_no_step() -> None:
@@ -129,7 +128,7 @@ def test_a_storage_that_is_written_to_later_may_not_move() -> None:
     with graph.inserting_before(graph.find_nodes(op="output")[0]):
         written = graph.call_function(torch.ops.aten.add_.Tensor, (exp, 1))
         written.meta["val"] = exp.meta["val"]
-    assert storages.analyse(pair, smallest=1).problem.refused_bytes == {"mutated": 256}
+    assert storages.analyse(pair, smallest=1).problem.refused_bytes["mutated"] == 256
 
 
 def test_every_saved_byte_is_eligible_or_refused_for_a_reason() -> None:
@@ -179,7 +178,7 @@ def test_seconds_of_a_node_follow_its_operations_and_its_bytes() -> None:
     cost = {node.name: seconds(node, machine) for node in pair.forward.graph.nodes if node.op == "call_function"}
     assert cost["mm"] == pytest.approx(machine.overhead + 2 * 512**3 / machine.flops)
     assert cost["sin"] == pytest.approx(machine.overhead + 2 * 4 * 512**2 / machine.bandwidth)
-    assert [cost[name] for name in cost if name.startswith(("t", "permute"))] == [0.0]
+    assert cost["t"] == 0.0
 
 
 def test_a_digest_is_the_same_in_every_process(fresh_process) -> None:  # type: ignore[no-untyped-def]

@@ -189,7 +189,14 @@ def test_asking_for_another_size_than_went_out_is_an_error(tier: ManualTier) -> 
 
 @pytest.mark.parametrize(
     ("size", "stride", "expected"),
-    [((2, 3), (3, 1), 24), ((2, 3), (1, 2), 24), ((4, 3), (0, 1), 12), ((2, 3), (8, 1), 44), ((0, 3), (3, 1), 0), ((), (), 4)],  # fmt: skip
+    [
+        ((2, 3), (3, 1), 24),
+        ((2, 3), (1, 2), 24),
+        ((4, 3), (0, 1), 12),
+        ((2, 3), (8, 1), 44),
+        ((0, 3), (3, 1), 0),
+        ((), (), 4),
+    ],
 )
 def test_bytes_reach_from_the_first_element_to_the_last(size, stride, expected) -> None:  # type: ignore[no-untyped-def]
     assert extent(size, stride, torch.float32) == expected

@@ -16,13 +16,13 @@ import torch
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "hook")]
 
-import programs  # noqa: E402
-import stack  # noqa: E402
-from tiers import KeepingTier  # noqa: E402
+import programs
+import stack
+from tiers import KeepingTier
 
-from aot_cache.offload import operators  # noqa: E402
-from aot_cache.offload.tier_disk import DiskTier  # noqa: E402
-from aot_cache.offload.transfer import Transfer  # noqa: E402
+from aot_cache.offload import operators
+from aot_cache.offload.tier_disk import DiskTier
+from aot_cache.offload.transfer import Transfer
 
 INFLIGHT = 32 << 20
 
