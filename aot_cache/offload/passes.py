@@ -13,6 +13,7 @@ from ..torch_compat import aliases
 from . import operators
 from .legality import check
 from .schedule import Row, Schedule
+from .simulate import moves
 from .storages import Analysis, Group, Pair, analyse, maker, replayed
 
 
@@ -26,17 +27,16 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     analysis = analyse(copied, smallest=0)
     if faults := check(schedule, analysis.problem):
         raise IllegalSchedule(faults)
-    # In the order in which they are made and needed, so that equal places keep that order. Nodes go only when all
-    # rows have their places, for they may be the places of others; and the forward's last, for they are copied.
-    order = analysis.problem.by_name
-    sent = sorted(schedule.rows, key=lambda row: order[row.storage].produced)
-    brought = sorted(schedule.rows, key=lambda row: order[row.storage].first_backward)
-    handles = {row.storage: _send(analysis, row) for row in sent}
-    made = {row.storage: _bring(analysis, row) for row in brought}
-    for row in brought:
-        _replace_inputs(analysis, row, made[row.storage])
-    for row in sent:
-        _replace_results(analysis, row, handles[row.storage])
+    # Rows in the order of the link. Nodes go only when all rows have their places, for they may be the places of
+    # others; and the forward's last, for they are copied.
+    rows = {row.storage: row for row in schedule.rows}
+    outs, ins = moves(analysis.problem, schedule.rows)
+    handles = {move.storage: _send(analysis, rows[move.storage]) for move in outs}
+    made = {move.storage: _bring(analysis, rows[move.storage]) for move in ins}
+    for storage, row in rows.items():
+        _replace_inputs(analysis, row, made[storage])
+    for storage, row in rows.items():
+        _replace_results(analysis, row, handles[storage])
     for module in (copied.forward, copied.backward):
         module.graph.lint()
         module.recompile()
