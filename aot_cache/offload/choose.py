@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 
 from ..errors import MustNotMove
 from .legality import immovable
@@ -14,18 +14,20 @@ from .problem import Problem, Storage
 from .schedule import Budget, Link
 from .simulate import Simulation, near, run
 
-# Prefixes of the order that are tried: over all of it, and next to the shortest that could do; and how many storages
-# are then tried to be left near.
-PREFIXES, NEAREST, RETURNS = 48, 8, 96
+# Prefixes of the order that are tried: over all of it, and next to the shortest that could do.
+PREFIXES, NEAREST = 48, 8
+# What may be spent on changes of the best prefix: visits of steps by simulations, and simulations at least.
+VISITS, FEWEST_TRIES = 200_000, 50
 # A limit of near memory under which every transfer is waited for at once.
 ALWAYS_WAIT = -1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What moves when, and how a step goes with it."""
+    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not."""
 
     chosen: tuple[Storage, ...]
+    head: int
     placement: Placement
     simulation: Simulation
 
@@ -47,7 +49,7 @@ class Chooser:
         self.problem, self.link, self.budget = problem, link, budget
         self.base = unmoved(problem)
         self.barred = {s.name: why for s in problem.storages if _wanted(s) for why in [_barred(s, budget)] if why}
-        slack = _slacks(problem)
+        slack = slacks(problem)
         movable = [s for s in problem.storages if _wanted(s) and s.name not in self.barred]
         self.order = sorted(movable, key=lambda s: (-slack[s.name], s.name))
         self.musts = tuple(s for s in self.order if s.must)
@@ -56,31 +58,35 @@ class Chooser:
             if storage.must and (why := self.barred.get(storage.name) or self._no_room(storage)):
                 raise MustNotMove(storage.name, why)
 
-    def cheapest(self) -> Choice | None:
-        """The cheapest choice that was found to meet the budget, with all that is preferred if such a one was found."""
+    def rough(self) -> Choice | None:
+        """The cheapest prefix of the order that meets the budget, with all that is preferred if there is such a one."""
         for head in self._heads():
             full = self._full(head)
             first = self._first(full, len(head))
             counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
-            choices = [self._choice(full[:count]) for count in sorted(set(counts)) if count <= len(full)]
-            found = [choice for choice in choices if choice]
+            found = []
+            for count in sorted(n for n in set(counts) if n <= len(full)):
+                choice = self.choice(full[:count], len(head))
+                found += [choice] if choice else []
+                if choice and choice.simulation.prediction.stall == 0:
+                    break  # More would move more, and could not be faster.
             if found:
-                return self._without(min(found, key=lambda choice: choice.cost), len(head))
+                return min(found, key=lambda choice: choice.cost)
         return None
 
     def smallest(self) -> int:
-        """Bytes of the smallest budget for near memory that `cheapest` meets, with the other bounds as they are."""
+        """Bytes of the smallest budget for near memory that `rough` meets, with the other bounds as they are."""
         return self._lowest()[0]
 
     def needed(self) -> str:
         """What keeps `smallest` from being smaller."""
-        _, step, placed = self._lowest()
-        texts = [f"{step} needs that much"]
-        moved = sum(move.bytes for move in placed.outs)
-        movable = sum(storage.bytes for storage in self.order)
-        if moved < movable:
+        texts = [f"{self._lowest()[1]} needs that much"]
+        full = self._full(self.musts)
+        placed = place(self.problem, full, self.link, self.budget, self.base, ALWAYS_WAIT)
+        kept = sum(s.bytes for s in self.order) - sum(move.bytes for move in placed.outs)
+        if kept:
             bounds = f"far={self.budget.far} and inflight={self.budget.inflight}"
-            texts.append(f"{movable - moved} bytes that may be moved stay near because of {bounds}")
+            texts.append(f"{kept} bytes that may be moved stay near because of {bounds}")
         refused: dict[str, int] = {}
         for name, why in self.barred.items():
             refused[why] = refused.get(why, 0) + self.problem.by_name[name].bytes
@@ -116,34 +122,68 @@ class Chooser:
     def _could(self, chosen: Sequence[Storage]) -> bool:
         return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
 
-    def _choice(self, chosen: Sequence[Storage]) -> Choice | None:
+    def choice(self, chosen: Sequence[Storage], head: int = 0) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
+        if not self._could(chosen):
+            return None
         for limit in (near, near - max((s.bytes for s in chosen), default=0), ALWAYS_WAIT):
             placed = place(self.problem, chosen, self.link, self.budget, self.base, limit)
             done = run(self.problem, placed.outs, placed.ins, self.link)
-            if max(done.prediction.peak_forward, done.prediction.peak_backward) <= near:
-                return None if any(s.name in placed.left for s in self.musts) else Choice(tuple(chosen), placed, done)
+            told = done.prediction
+            if max(told.peak_forward, told.peak_backward) <= near and not self._lost(placed):
+                return Choice(tuple(chosen), head, placed, done)
         return None
 
-    def _without(self, best: Choice, head: int) -> Choice:
-        """`best` less what does not pay, shortest slack first; its first `head` storages stay."""
-        for storage in reversed(best.chosen[head:][-RETURNS:]):
-            fewer = self._choice([s for s in best.chosen if s is not storage])
-            if fewer and fewer.cost < best.cost:
-                best = fewer
+    def _lost(self, placed: Placement) -> bool:
+        """Whether what must move found no gap, since others took it."""
+        return any(storage.name in placed.left for storage in self.musts)
+
+    def improved(self, best: Choice) -> Choice:
+        """`best` less what does not pay, then with others in place of some."""
+        visits = len(self.problem.forward) + len(self.problem.backward)
+        tries = max(FEWEST_TRIES, VISITS // max(1, visits))
+        changed = True
+        while changed:
+            changed = False
+            for chosen in self._neighbours(best):
+                if tries == 0:
+                    return best
+                tries -= 1
+                other = self.choice(chosen, best.head)
+                if other and other.cost < best.cost:
+                    best, changed = other, True
+                    break
         return best
 
-    def _lowest(self) -> tuple[int, str, Placement]:
-        """Bytes at the lowest peak, the step that it is at, and the placement."""
+    def _neighbours(self, best: Choice) -> Iterator[list[Storage]]:
+        """One storage less, shortest slack first; and if the lane waits, one in place of another, and one more."""
+        moved = {storage.name for storage in best.chosen}
+        loose = {storage.name for storage in best.chosen[best.head :]}
+        room = self.budget.far - sum(storage.bytes for storage in best.chosen)
+        free = [storage for storage in reversed(self.order) if storage.name in loose]
+        rest = [storage for storage in self.order if storage.name not in moved]
+        for old in free:
+            yield [storage for storage in best.chosen if storage is not old]
+        if best.simulation.prediction.stall == 0:
+            return
+        for old, new in product(free, rest):
+            if new.bytes <= room + old.bytes:
+                yield [new if storage is old else storage for storage in best.chosen]
+        yield from ([*best.chosen, new] for new in rest if new.bytes <= room)
+
+    def _lowest(self) -> tuple[int, str]:
+        """Bytes at the lowest peak, and the step that it is at."""
         found = []
         for head in self._heads():
             full = self._full(head)
             for count in _grid(len(head), len(full)):
                 placed = place(self.problem, full[:count], self.link, self.budget, self.base, ALWAYS_WAIT)
+                if self._lost(placed):
+                    continue
                 halves = near(self.problem, placed.outs, placed.ins)
-                found.append((max(map(_peak, halves)), self._step_of_peak(halves), placed))
-        return min(found, key=lambda item: item[0])
+                found.append((max(map(_peak, halves)), self._step_of_peak(halves)))
+        return min(found)
 
     def _step_of_peak(self, halves: tuple[list[int], list[int]]) -> str:
         forward, backward = halves
@@ -172,7 +212,7 @@ def _barred(storage: Storage, budget: Budget) -> str:
     return immovable(storage)
 
 
-def _slacks(problem: Problem) -> dict[str, float]:
+def slacks(problem: Problem) -> dict[str, float]:
     """Seconds from the last use in the forward to the first in the backward, by storage, if nothing waits."""
     forward = [0.0, *accumulate(step.seconds for step in problem.forward)]
     backward = [0.0, *accumulate(step.seconds for step in problem.backward)]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..errors import ScheduleSyntax
@@ -22,13 +23,17 @@ class Form:
     of_text: Callable[[str], Any]
     to_text: Callable[[Any], str]
 
+    @cached_property
+    def _whole(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, re.ASCII)
+
     def read(self, line: int, field: str, text: str) -> Any:
         """The value of `text`.
 
         Raises:
             ScheduleSyntax: it is no value of this kind.
         """
-        value = self.of_text(text) if re.fullmatch(self.pattern, text, re.ASCII) else None
+        value = self.of_text(text) if self._whole.fullmatch(text) else None
         if value is None or (isinstance(value, float) and math.isinf(value)):
             raise ScheduleSyntax(line, field, text, self.allowed)
         return value
@@ -40,7 +45,7 @@ class Form:
             ValueError: no text would give the value back.
         """
         text = self.to_text(value)
-        if not re.fullmatch(self.pattern, text, re.ASCII):
+        if not self._whole.fullmatch(text) or self.of_text(text) != ("" if value is None else value):
             raise ValueError(f"{field}={value!r} cannot be written: it must be {self.allowed}")
         return text
 

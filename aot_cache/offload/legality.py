@@ -7,7 +7,7 @@ from collections import Counter
 from ..errors import IllegalSchedule
 from .problem import Problem, Storage
 from .schedule import Budget, Link, Prediction, Row, Schedule
-from .simulate import inflight, moves, near, simulate
+from .simulate import Simulation, simulate
 
 
 def verify(schedule: Schedule, problem: Problem, link: Link | None = None) -> Prediction:
@@ -16,10 +16,14 @@ def verify(schedule: Schedule, problem: Problem, link: Link | None = None) -> Pr
     Raises:
         IllegalSchedule: names each fault; also where the recorded peaks and bytes are not those of these graphs.
     """
-    faults = check(schedule, problem)
-    if faults:
+    done = None
+    faults = _faults(schedule, problem)
+    if not faults:
+        done = simulate(problem, schedule.rows, link or schedule.link)
+        faults = bound_faults(schedule.rows, problem, schedule.budget, done)
+    if faults or done is None:
         raise IllegalSchedule(faults)
-    found, told = simulate(problem, schedule.rows, link or schedule.link).prediction, schedule.predict
+    found, told = done.prediction, schedule.predict
     for name in ("peak_forward", "peak_backward", "moved"):
         if getattr(found, name) != getattr(told, name):
             faults.append(f"the record tells {name}={getattr(told, name)}, and it is {getattr(found, name)}")
@@ -30,6 +34,14 @@ def verify(schedule: Schedule, problem: Problem, link: Link | None = None) -> Pr
 
 def check(schedule: Schedule, problem: Problem) -> list[str]:
     """What makes `schedule` illegal for `problem`, one text a fault; none if it is legal."""
+    faults = _faults(schedule, problem)
+    if faults:
+        return faults
+    return bound_faults(schedule.rows, problem, schedule.budget, simulate(problem, schedule.rows, schedule.link))
+
+
+def _faults(schedule: Schedule, problem: Problem) -> list[str]:
+    """What is wrong with each row for itself, and with the schedule as a whole but for its bounds."""
     graphs = (problem.forward_digest, problem.backward_digest)
     if (schedule.forward, schedule.backward) != graphs:
         told = f"forward {schedule.forward} and backward {schedule.backward}"
@@ -43,7 +55,7 @@ def check(schedule: Schedule, problem: Problem) -> list[str]:
     for row in schedule.rows:
         faults += row_faults(row, problem)
     faults += [f"{s.name} must be offloaded, and has no row" for s in problem.storages if s.must and not names[s.name]]
-    return faults or bound_faults(schedule.rows, problem, schedule.budget)
+    return faults
 
 
 def row_faults(row: Row, problem: Problem) -> list[str]:
@@ -98,18 +110,16 @@ def _order_faults(row: Row, storage: Storage, problem: Problem) -> list[str]:
     return faults
 
 
-def bound_faults(rows: tuple[Row, ...], problem: Problem, budget: Budget) -> list[str]:
-    """The bounds of `budget` that `rows`, each legal for itself, pass."""
+def bound_faults(rows: tuple[Row, ...], problem: Problem, budget: Budget, done: Simulation) -> list[str]:
+    """The bounds of `budget` that `rows`, each legal for itself, pass; `done` is their simulation."""
     faults = []
     far = sum(row.bytes for row in rows)
     if far > budget.far:
         faults.append(f"the far tier takes {budget.far} bytes, and the rows have {far}")
-    outs, ins = moves(problem, rows)
-    halves = ((problem.forward, outs), (problem.backward, ins))
-    for (steps, column), held in zip(halves, near(problem, outs, ins), strict=True):
+    for steps, half in ((problem.forward, done.forward), (problem.backward, done.backward)):
         for what, found, bound in (
-            ("on their way", inflight(column, len(steps)), budget.inflight),
-            ("near", held, budget.near),
+            ("on their way", half.inflight, budget.inflight),
+            ("near", half.near, budget.near),
         ):
             most = max(found, default=0)
             if most > bound:

@@ -53,7 +53,7 @@ def place(
     base: tuple[list[int], list[int]],
     limit: int,
 ) -> Placement:
-    """Places the transfers of `chosen`; `base` is `unmoved(problem)`.
+    """Places the transfers of `chosen`, which is in the order of importance; `base` is `unmoved(problem)`.
 
     limit: bytes of near memory from which on the lane waits for what is on its way. Below 0 every transfer is waited
     for in the gap of its issue, which takes the least memory, and the most waiting. Whether the result meets a budget
@@ -95,7 +95,7 @@ class _Sweep:
     def run(self, ready: dict[str, tuple[int, int]], last: int) -> list[Move]:
         """The moves, of (gap in which it is done with, bytes) by name, that fit until the gap `last`."""
         coming: dict[int, list[tuple[str, int]]] = {}
-        for name, (gap, size) in sorted(ready.items()):
+        for name, (gap, size) in ready.items():
             coming.setdefault(gap, []).append((name, size))
         waiting: list[tuple[str, int]] = []
         held = 0
@@ -103,9 +103,11 @@ class _Sweep:
             self.clock += self.seconds[gap - 1]
             # What is waited for in this gap is still on its way in it.
             room = self.inflight - sum(flight.move[1] for flight in self.flights)
-            held -= self._land([flight for flight in self.flights if flight.end <= self.clock], gap)
-            waiting += coming.get(gap, [])
-            held += sum(size for _, size in coming.get(gap, []))
+            if self.flights:
+                held -= self._land([flight for flight in self.flights if flight.end <= self.clock], gap)
+            if gap in coming:
+                waiting += coming[gap]
+                held += sum(size for _, size in coming[gap])
             while waiting and waiting[0][1] <= room:
                 room -= waiting[0][1]
                 self._issue(waiting.pop(0), gap)

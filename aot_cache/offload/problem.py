@@ -32,7 +32,8 @@ class Storage:
 
     name: the canonical name of the node that makes it.
     produced: the forward step that makes it, or START, or BACKWARD (then the backward step `first_backward` makes it).
-    last_forward: the last forward step that uses any alias; the last step of all for an output; -1 if none does.
+    last_forward: the last forward step that uses any alias; being saved is no use, being an output of the user's is
+        one of the last step; -1 if none does.
     first_backward, last_backward: the same in the backward; -1 if none does. A storage with a `last_backward` is
         near from its making to that step; any other is freed after `last_forward`.
     eligible, refused: whether it may be moved, and if not why ("" if it may).

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from aot_cache.offload.planner import plan
 from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
-from aot_cache.offload.schedule import Budget, Link
+from aot_cache.offload.schedule import Budget, Link, Schedule
+
+from .brute import smallest
 
 KIB = 1024
 
@@ -42,37 +45,57 @@ links = st.builds(
 
 
 @st.composite
-def problems(draw: st.DrawFn, most: int = 9) -> Problem:
-    """Any two graphs with up to `most` storages that the forward saves, and some that it or the backward does not."""
+def problems(draw: st.DrawFn, most: int = 9, must: bool = False) -> Problem:
+    """Any two graphs with up to `most` storages that the forward saves, and some that it or the backward does not.
+
+    must: the first storage is one that must be offloaded.
+    """
     forward, backward = draw(st.integers(2, 12)), draw(st.integers(2, 12))
     storages = []
-    for index in range(draw(st.integers(0, most))):
-        produced = draw(st.integers(START, forward - 2))
+    for index in range(draw(st.integers(int(must), most))):
+        asked = must and index == 0
+        produced = draw(st.integers(0 if asked else START, forward - 2))
         first = draw(st.integers(0, backward - 2))
-        eligible = produced >= 0 and draw(st.integers(0, 4)) > 0
+        eligible = produced >= 0 and (asked or draw(st.integers(0, 4)) > 0)
         storages.append(
             Storage(
                 f"s{index}", draw(SIZES), "act" if produced >= 0 else "other", produced,
                 draw(st.integers(max(produced, 0), forward - 2)), first, draw(st.integers(first, backward - 1)),
                 eligible, "" if eligible else draw(st.sampled_from(["an alias of an input", "mutated"])),
-                replay=draw(st.sampled_from([(), ("t",), ("t", "view_1")])),
+                must=asked, replay=draw(st.sampled_from([(), ("t",), ("t", "view_1")])),
             )
         )  # fmt: skip
     for index in range(draw(st.integers(0, 4))):
         produced = draw(st.integers(BACKWARD, forward - 1))
         if produced == BACKWARD:
-            first = draw(st.integers(0, backward - 1))
-            uses = (-1, first, draw(st.integers(first, backward - 1)))
+            begin = draw(st.integers(0, backward - 1))
+            uses = (-1, begin, draw(st.integers(begin, backward - 1)))
         else:
             uses = (draw(st.integers(max(produced, 0), forward - 1)), -1, -1)
         storages.append(Storage(f"t{index}", draw(SIZES), "other", produced, *uses))
     ends = (Step("output", 0.0),)
-    steps = [tuple(Step(f"{half}{i}", draw(SECONDS)) for i in range(n - 1)) for half, n in zip("fb", (forward, backward))]
-    return Problem(steps[0] + ends, steps[1] + ends, tuple(storages), "fw", "bw")
+    first = tuple(Step(f"f{i}", draw(SECONDS)) for i in range(forward - 1))
+    second = tuple(Step(f"b{i}", draw(SECONDS)) for i in range(backward - 1))
+    return Problem(first + ends, second + ends, tuple(storages), "fw", "bw")
+
+
+def total(problem: Problem) -> int:
+    return sum(storage.bytes for storage in problem.storages)
 
 
 @st.composite
 def budgets(draw: st.DrawFn, problem: Problem) -> Budget:
-    total = sum(storage.bytes for storage in problem.storages)
-    near = draw(st.integers(0, 10)) * total // 10
-    return Budget(near, draw(st.sampled_from([total, total // 2])), draw(st.sampled_from([40, 80, 400])) * KIB)
+    """Any budget; near memory may be too small."""
+    near = draw(st.integers(0, 10)) * total(problem) // 10
+    far = draw(st.sampled_from([total(problem), total(problem) // 2]))
+    return Budget(near, far, draw(st.sampled_from([40, 80, 400])) * KIB)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> tuple[Problem, Schedule]:
+    """A problem and a plan for it that has rows, with a budget from the smallest that can be met to all there is."""
+    problem, link = draw(problems(must=True)), draw(links)
+    far, inflight = total(problem), draw(st.sampled_from([40, 80])) * KIB
+    low = smallest(problem, link, far, inflight)
+    near = draw(st.integers(low, max(low, far)))
+    return problem, plan([(1.0, problem)], link, Budget(near, far, inflight), "unit").schedule

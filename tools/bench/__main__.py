@@ -18,7 +18,7 @@ import child  # noqa: E402
 import env  # noqa: E402
 import report  # noqa: E402
 
-BENCHMARKS = ("bare", "keys", "start")
+BENCHMARKS = ("bare", "keys", "offload", "start")
 
 
 def main() -> int:
