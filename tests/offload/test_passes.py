@@ -176,7 +176,9 @@ def test_operators_stand_where_the_schedule_says() -> None:
     for row in schedule.rows:
         assert _neighbour(pair.forward, applied.forward, "primals", f"spill_{row.storage}", -1) == row.out_after
         assert _neighbour(pair.forward, applied.forward, "primals", f"wait_{row.storage}", 1) == row.free_at
-        assert _neighbour(pair.backward, applied.backward, "in", f"fetch_{row.storage}", 1) == _step(pair.backward, row.in_before)
+        assert _neighbour(pair.backward, applied.backward, "in", f"fetch_{row.storage}", 1) == _step(
+            pair.backward, row.in_before
+        )
         assert _neighbour(pair.backward, applied.backward, "in", f"fill_{row.storage}", 1) == row.need_at
 
 
