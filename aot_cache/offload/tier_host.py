@@ -48,11 +48,14 @@ class HostTier:
         if self._held + size > self._limit:
             raise FarTierFull("host memory", size, self._held, f"it may hold {self._limit}")
         try:
-            place = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            place = self.pin(size)
         except RuntimeError as error:
             raise FarTierFull("host memory", size, self._held, str(error)) from error
         self._held += size
         return place
+
+    def pin(self, size: int) -> Tensor:
+        return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
     def free(self, place: Tensor) -> None:
         self._free.setdefault(place.numel(), []).append(place)
