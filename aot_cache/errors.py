@@ -42,6 +42,21 @@ class NotSerializable(AotCacheError):
     """A compiled graph holds something that cannot be stored."""
 
 
+class TransferError(AotCacheError):
+    """A tensor could not be moved to the far tier, or could not be brought back."""
+
+
+class FarTierFull(TransferError):
+    """The far tier has no room for one more tensor. needed, held: bytes."""
+
+    def __init__(self, where: object, needed: int, held: int, why: str) -> None:
+        super().__init__(
+            f"the far tier in {where} holds {held} bytes and has no room for {needed} more ({why}): "
+            "give it more, or keep more near"
+        )
+        self.needed, self.held = needed, held
+
+
 class HookMismatch(AotCacheError):
     """This torch does not have the seams the hook joins at."""
 

@@ -1,0 +1,297 @@
+"""The storages of a forward and a backward graph: when they live, and which of them may move to the far tier.
+
+A storage is what one node makes and others may view. Aliases are found by the schemas of operators and by the storages
+of the graphs' fake values: the one knows operators whose fakes do not share, the other those whose schemas do not tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
+
+from ..torch_compat import aliases
+from . import names
+from .problem import BACKWARD, START, Kind, Problem, Step, Storage
+from .transfer import extent
+
+ELIGIBILITY_VERSION = 1
+SMALLEST = 64 * 1024
+"""Bytes. Moving less costs more than it frees."""
+
+Seconds = Callable[[Node], float]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved."""
+
+    forward: GraphModule
+    backward: GraphModule
+    outputs: int
+
+
+@dataclass(eq=False)
+class Group:
+    """The nodes of one half that share a storage, in order; the first one makes it."""
+
+    nodes: list[Node] = field(default_factory=list)
+    is_mutated: bool = False
+
+    @property
+    def base(self) -> Node:
+        return self.nodes[0]
+
+
+@dataclass
+class Half:
+    """One graph: its nodes' names, their positions among the steps and among all nodes, and its storages.
+
+    Taking an element of a list is no step: it does nothing, and the element is there as soon as the list is.
+    """
+
+    names: dict[Node, str]
+    steps: dict[Node, int]
+    order: dict[Node, int]
+    groups: dict[Node, Group]
+
+    def uses(self, group: Group) -> list[int]:
+        """Steps that read the storage, other than by making a view of it."""
+        members = set(group.nodes)
+        users = {user for node in group.nodes for user in node.users} - members
+        return sorted(self.steps[user] for user in users if user.op != "output" and user in self.steps)
+
+
+@dataclass
+class Analysis:
+    """The problem that a planner solves, and the nodes that its names stand for."""
+
+    pair: Pair
+    problem: Problem
+    forward: Half
+    backward: Half
+    saved: dict[str, list[tuple[Node, Node]]]
+    """By storage: the forward's saved values, each with the backward's input for it."""
+
+    def group(self, storage: str) -> Group:
+        return self.forward.groups[self.saved[storage][0][0]]
+
+
+def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMALLEST) -> Analysis:
+    """Find the storages of a pair of graphs. seconds: what a step takes. smallest: bytes from which one may move."""
+    forward, backward = _half(pair.forward, "primals"), _half(pair.backward, "in")
+    pairs = _saved(pair)
+    by_group: dict[int, list[tuple[Node, Node]]] = {}
+    for node, given in pairs:
+        if node in forward.groups:
+            by_group.setdefault(id(forward.groups[node]), []).append((node, given))
+    # What is one storage in the forward is one in the backward, whichever of its views were saved.
+    for found in by_group.values():
+        for _, given in found[1:]:
+            _join(backward, backward.groups[found[0][1]], backward.groups[given])
+    storages, saved = [], {}
+    for group in _unique(forward):
+        found = by_group.get(id(group), [])
+        storage = _forward_storage(pair, forward, backward, group, found, smallest)
+        storages.append(storage)
+        if found:
+            saved[storage.name] = found
+    inputs = {given for _, given in pairs}
+    storages += [_backward_storage(pair, backward, g) for g in _unique(backward) if not inputs & set(g.nodes)]
+    problem = Problem(
+        _steps(forward, seconds),
+        _steps(backward, seconds),
+        tuple(storages),
+        names.digest(pair.forward.graph, forward.names),
+        names.digest(pair.backward.graph, backward.names),
+    )
+    return Analysis(pair, problem, forward, backward, saved)
+
+
+def _half(module: GraphModule, inputs: str) -> Half:
+    called = [node for node in module.graph.nodes if node.op in ("call_function", "output") and not _indexed(node)]
+    named = names.canonical(module.graph, inputs)
+    half = Half(named, {node: i for i, node in enumerate(called)}, {node: i for i, node in enumerate(named)}, {})
+    by_storage: dict[int, Group] = {}
+    kept = []
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        source = aliases.viewed(node) or _indexed(node)
+        if source in half.groups:
+            half.groups[node] = half.groups[source]
+        if isinstance(value, Tensor) and aliases.is_plain(value):
+            storage, number = aliases.storage(value)
+            kept.append(storage)
+            known = by_storage.setdefault(number, half.groups.get(node) or Group())
+            if node in half.groups and half.groups[node] is not known:
+                _join(half, half.groups[node], known)
+                by_storage[number] = half.groups[node]
+            else:
+                half.groups[node] = known
+        elif isinstance(value, Tensor):
+            half.groups.setdefault(node, Group())
+        if node in half.groups:
+            half.groups[node].nodes.append(node)
+        for argument in aliases.mutated(node):
+            if argument in half.groups:
+                half.groups[argument].is_mutated = True
+    return half
+
+
+def _indexed(node: Node) -> Node | None:
+    """The node that returns the list which `node` takes an element of."""
+    is_index = node.op == "call_function" and names.operator_name(node) == "getitem"
+    return node.args[0] if is_index and isinstance(node.args[0], Node) else None
+
+
+def maker(node: Node) -> Node:
+    """The node that allocates what `node` returns."""
+    return _indexed(node) or node
+
+
+def _join(half: Half, one: Group, other: Group) -> None:
+    if one is other:
+        return
+    one.nodes = sorted({*one.nodes, *other.nodes}, key=half.order.__getitem__)
+    one.is_mutated |= other.is_mutated
+    for node in other.nodes:
+        half.groups[node] = one
+
+
+def _unique(half: Half) -> list[Group]:
+    return list({id(group): group for group in half.groups.values()}.values())
+
+
+def _saved(pair: Pair) -> list[tuple[Node, Node]]:
+    """The forward's saved values, each with the input of the backward that takes it. The partitioner names both alike."""
+    given = {node.name: node for node in pair.backward.graph.find_nodes(op="placeholder")}
+    kept = _results(pair.forward)[pair.outputs :]
+    return [(node, given[node.name]) for node in kept if isinstance(node, Node) and node.name in given]
+
+
+def _results(module: GraphModule) -> list[Any]:
+    (output,) = module.graph.find_nodes(op="output")
+    return list(output.args[0]) if isinstance(output.args[0], (list, tuple)) else [output.args[0]]
+
+
+def _steps(half: Half, seconds: Seconds) -> tuple[Step, ...]:
+    return tuple(Step(half.names[node], 0.0 if node.op == "output" else seconds(node)) for node in half.steps)
+
+
+def _bytes(group: Group) -> int | None:
+    value = group.base.meta.get("val")
+    if not isinstance(value, Tensor) or not aliases.is_plain(value):
+        return 0
+    return aliases.hint(value.untyped_storage().nbytes())
+
+
+def _maker(half: Half, node: Node) -> int:
+    """The step that allocates what `node` returns."""
+    return half.steps.get(maker(node), START)
+
+
+def _forward_storage(
+    pair: Pair, forward: Half, backward: Half, group: Group, saved: list[tuple[Node, Node]], smallest: int
+) -> Storage:
+    base, uses = group.base, forward.uses(group)
+    is_output = any(node in group.nodes for node in _results(pair.forward)[: pair.outputs])
+    later = backward.groups[saved[0][1]] if saved else None
+    reads = backward.uses(later) if later else []
+    if later and any(node in later.nodes for node in _results(pair.backward)):
+        reads.append(len(backward.steps) - 1)
+    refused = ""
+    if saved and reads:
+        is_mutated = group.is_mutated or (later is not None and later.is_mutated)
+        refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, smallest)
+    must, prefer = _wishes(group)
+    return Storage(
+        name=forward.names[base],
+        bytes=_bytes(group) or 0,
+        kind=_kind(base),
+        produced=_maker(forward, base),
+        last_forward=len(forward.steps) - 1 if is_output else (uses[-1] if uses else -1),
+        first_backward=reads[0] if reads else -1,
+        last_backward=reads[-1] if reads else -1,
+        eligible=bool(saved and reads and not refused),
+        refused=refused,
+        must=must,
+        prefer=prefer,
+        replay=tuple(names.operator_name(node) for node in replayed(group, [node for node, _ in saved])),
+    )
+
+
+def _backward_storage(pair: Pair, backward: Half, group: Group) -> Storage:
+    uses, made = backward.uses(group), max(_maker(backward, group.base), 0)
+    if any(node in group.nodes for node in _results(pair.backward)):
+        uses.append(len(backward.steps) - 1)
+    return Storage(
+        name=f"bw.{backward.names[group.base]}",
+        bytes=_bytes(group) or 0,
+        kind="other",
+        produced=BACKWARD,
+        last_forward=-1,
+        first_backward=made,
+        last_backward=max([made, *uses]),
+    )
+
+
+def _kind(base: Node) -> Kind:
+    if base.op == "call_function":
+        return "act"
+    return "weight" if type(base.meta.get("desc")).__name__ == "ParamAOTInput" else "other"
+
+
+def _refusal(group: Group, saved: list[tuple[Node, Node]], is_mutated: bool, smallest: int) -> str:
+    """Why a saved storage may not move; "" if it may."""
+    value, base = group.base.meta.get("val"), group.base
+    if any(node.op in ("placeholder", "get_attr") for node in group.nodes):
+        return "alias of an input"
+    if is_mutated:
+        return "mutated"
+    if not all(aliases.is_plain(node.meta.get("val")) for node in (base, *(node for node, _ in saved))):
+        return "not a plain dense tensor"
+    size = _bytes(group)
+    known = (aliases.hint(number) is not None for number in (*value.shape, *value.stride()))
+    if size is None or not all(known):
+        return "size not known when planned"
+    if size == 0:
+        return "empty"
+    if waiting := next((why for node in group.nodes if (why := aliases.awaits(node))), ""):
+        return waiting
+    if size < smallest:
+        return f"smaller than {smallest} bytes"
+    if value.storage_offset() != 0 or extent(value.shape, value.stride(), value.dtype) != size:
+        return "no node holds all of it"
+    return _cannot_replay(group, saved)
+
+
+def _cannot_replay(group: Group, saved: list[tuple[Node, Node]]) -> str:
+    members = set(group.nodes)
+    for node in replayed(group, [node for node, _ in saved]):
+        if set(node.all_input_nodes) - members:
+            return "a view that depends on other values"
+    for node, given in saved:
+        one, two = node.meta["val"], given.meta.get("val")
+        if not isinstance(two, Tensor) or (one.shape, one.stride(), one.dtype) != (two.shape, two.stride(), two.dtype):
+            return "saved in one form and taken in another"
+    return ""
+
+
+def replayed(group: Group, saved: list[Node]) -> list[Node]:
+    """The views, in order, by which the saved values come from the node that makes their storage."""
+    members, wanted = set(group.nodes), set(saved)
+    for node in reversed(group.nodes):
+        if node in wanted and node is not group.base:
+            wanted |= members.intersection(node.all_input_nodes)
+    return [node for node in group.nodes if node in wanted and node is not group.base]
+
+
+def _wishes(group: Group) -> tuple[bool, bool]:
+    """Whether a user asks for it to move: it must, or should."""
+    marks = {node.meta.get("recompute") for node in group.nodes}
+    custom = {(node.meta.get("custom") or {}).get("aot_cache.offload") for node in group.nodes}
+    return CheckpointPolicy.MUST_CPU_OFFLOAD in marks or "must" in custom, "prefer" in custom
