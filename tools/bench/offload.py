@@ -13,7 +13,7 @@ from typing import Any
 
 import report
 
-BRUTE = Path(__file__).resolve().parents[2] / "tests" / "offload" / "brute.py"
+BRUTE = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "brute.py"
 RATES = (25, 50, 100)
 SHARE, INFLIGHT, FAR = 0.4, 512 << 20, 1 << 40
 
@@ -49,9 +49,9 @@ def _steps(layers: int, stride: int) -> dict[str, list[float | None]]:
     """The added share of the step time by variant, for each rate; None where the budget cannot be met."""
     import offload_gpt
 
-    from aot_cache.offload.place import unmoved
-    from aot_cache.offload.planner import compute
-    from aot_cache.offload.schedule import Budget, Link
+    from aot_cache.offloading.place import unmoved
+    from aot_cache.offloading.planner import compute
+    from aot_cache.offloading.schedule import Budget, Link
 
     candidates = offload_gpt.sweep(layers, stride)
     base = candidates[0][1]
@@ -74,7 +74,7 @@ def _steps(layers: int, stride: int) -> dict[str, list[float | None]]:
 def _planned(candidates: Any, link: Any, budget: Any) -> float:
     import offload_gpt
 
-    from aot_cache.offload.planner import plan
+    from aot_cache.offloading.planner import plan
 
     return plan(candidates, link, budget, offload_gpt.TABLE).schedule.predict.step
 
@@ -87,7 +87,7 @@ ORDERS: dict[str, Callable[[Any, dict[str, float]], Any]] = {
 
 def _until_it_fits(problem: Any, order: Callable[..., Any], link: Any, budget: Any) -> float | None:
     """Seconds of a step if storages are moved in `order` until the peak fits."""
-    from aot_cache.offload.choose import Chooser, slacks
+    from aot_cache.offloading.choose import Chooser, slacks
 
     chooser, slack = Chooser(problem, link, budget), slacks(problem)
     ranked = sorted(chooser.order, key=lambda storage: order(storage, slack))
@@ -99,7 +99,7 @@ def _until_it_fits(problem: Any, order: Callable[..., Any], link: Any, budget: A
 
 
 def _everything(problem: Any, link: Any, budget: Any) -> float | None:
-    from aot_cache.offload.choose import Chooser
+    from aot_cache.offloading.choose import Chooser
 
     chooser = Chooser(problem, link, budget)
     choice = chooser.choice(chooser.order)
@@ -108,7 +108,7 @@ def _everything(problem: Any, link: Any, budget: Any) -> float | None:
 
 def _gaps(cases: int, storages: int) -> list[float]:
     """How much longer a planned step is than the best over every set of storages, by case."""
-    from aot_cache.offload.planner import plan
+    from aot_cache.offloading.planner import plan
 
     brute, found = _brute(), []
     for seed in range(cases):
@@ -131,10 +131,10 @@ def _checks() -> tuple[int, list[float]]:
     """The nodes of two graphs, and milliseconds of the CPU for reading and checking a schedule, again and again."""
     import offload_gpt
 
-    from aot_cache.offload.legality import verify
-    from aot_cache.offload.place import unmoved
-    from aot_cache.offload.planner import plan
-    from aot_cache.offload.schedule import Budget, Link, parse, render
+    from aot_cache.offloading.legality import verify
+    from aot_cache.offloading.place import unmoved
+    from aot_cache.offloading.planner import plan
+    from aot_cache.offloading.schedule import Budget, Link, parse, render
 
     problem = offload_gpt.gpt([0] * 50)
     budget = Budget(int(SHARE * max(map(max, unmoved(problem)))), FAR, INFLIGHT)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from aot_cache.offload import costs
-from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
+from aot_cache.offloading import costs
+from aot_cache.offloading.problem import BACKWARD, START, Problem, Step, Storage
 
 TABLE = "roofline-gpu-1"
 BATCH, LENGTH, WIDTH = 8, 1024, 1024

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from aot_cache.errors import FarTierFull, TransferError
-from aot_cache.offload import handles, operators
-from aot_cache.offload.tier_disk import DiskTier
-from aot_cache.offload.transfer import Transfer
+from aot_cache.offloading import handles, operators
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Transfer
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aot_cache.errors import FarTierFull, TransferError
-from aot_cache.offload.tier_disk import DiskTier, Extent
+from aot_cache.offloading.tier_disk import DiskTier, Extent
 
 PAGE = 4096
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
+from aot_cache.offloading.problem import BACKWARD, START, Problem, Step, Storage
 
 from .problems import chain
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
-from aot_cache.offload.schedule import Budget, Link, Schedule
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.problem import BACKWARD, START, Problem, Step, Storage
+from aot_cache.offloading.schedule import Budget, Link, Schedule
 
 from .brute import smallest
 

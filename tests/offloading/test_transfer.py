@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from aot_cache.errors import FarTierFull, TransferError
-from aot_cache.offload.tier_disk import DiskTier
-from aot_cache.offload.transfer import Arrival, Slot, Transfer, extent
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Arrival, Slot, Transfer, extent
 
 from .tiers import ManualTier
 

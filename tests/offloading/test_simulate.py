@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aot_cache.offload.problem import BACKWARD, START, Problem, Step, Storage
-from aot_cache.offload.schedule import Link, Prediction, Row
-from aot_cache.offload.simulate import simulate
+from aot_cache.offloading.problem import BACKWARD, START, Problem, Step, Storage
+from aot_cache.offloading.schedule import Link, Prediction, Row
+from aot_cache.offloading.simulate import simulate
 
 from .problems import chain, links, problems
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from aot_cache.offload.costs import Roofline, table
+from aot_cache.offloading.costs import Roofline, table
 
 ROOF = Roofline(flops=100.0, bandwidth=10.0, overhead=0.5)
 

@@ -14,13 +14,13 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from aot_cache.errors import BudgetTooSmall
-from aot_cache.offload import names, operators, passes, storages
-from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem
-from aot_cache.offload.schedule import Budget, Link, Schedule
-from aot_cache.offload.simulate import moves, near
-from aot_cache.offload.tier_disk import DiskTier
-from aot_cache.offload.transfer import Transfer
+from aot_cache.offloading import names, operators, passes, storages
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Schedule
+from aot_cache.offloading.simulate import moves, near
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Transfer
 from aot_cache.torch_compat import aliases
 
 from . import stack

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 
-from aot_cache.offload.draw import size, svg, text
-from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem
-from aot_cache.offload.schedule import Budget, Link, Schedule
+from aot_cache.offloading.draw import size, svg, text
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Schedule
 
 from .problems import chain, plans
 

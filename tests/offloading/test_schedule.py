@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aot_cache.errors import ScheduleSyntax
-from aot_cache.offload.schedule import Budget, Link, Prediction, Row, Schedule, parse, render
+from aot_cache.offloading.schedule import Budget, Link, Prediction, Row, Schedule, parse, render
 
 SAMPLE = Schedule(
     forward="ab12", backward="cd34", tensors=60,

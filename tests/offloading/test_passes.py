@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from aot_cache.errors import IllegalSchedule
-from aot_cache.offload import names, operators, passes, storages
-from aot_cache.offload.problem import Problem
-from aot_cache.offload.schedule import Schedule
-from aot_cache.offload.tier_disk import DiskTier
-from aot_cache.offload.transfer import Transfer
+from aot_cache.offloading import names, operators, passes, storages
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Schedule
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Transfer
 from aot_cache.torch_compat import aliases
 
 from . import stack

@@ -20,9 +20,9 @@ import programs
 import stack
 from tiers import KeepingTier
 
-from aot_cache.offload import operators
-from aot_cache.offload.tier_disk import DiskTier
-from aot_cache.offload.transfer import Transfer
+from aot_cache.offloading import operators
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Transfer
 
 INFLIGHT = 32 << 20
 

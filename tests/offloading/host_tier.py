@@ -16,8 +16,8 @@ from torch.utils import _pytree as pytree
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from aot_cache.errors import FarTierFull
-from aot_cache.offload import operators, tier_host
-from aot_cache.offload.transfer import Transfer
+from aot_cache.offloading import operators, tier_host
+from aot_cache.offloading.transfer import Transfer
 
 _setup_privateuseone_for_python_backend("toy")
 DEVICE = torch.device("toy", 0)

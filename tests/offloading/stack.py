@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from aot_cache.offload import passes, storages
-from aot_cache.offload.problem import Problem
-from aot_cache.offload.schedule import Budget, Link, Prediction, Row, Schedule
+from aot_cache.offloading import passes, storages
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Prediction, Row, Schedule
 from aot_cache.torch_compat import partition
 
 HEAD = 16

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from support import FreshProcess
 
 from aot_cache.errors import BudgetTooSmall, MustNotMove, OffloadError
-from aot_cache.offload.legality import check, verify
-from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem, Step, Storage
-from aot_cache.offload.schedule import Budget, Link, Schedule, parse, render
-from aot_cache.offload.simulate import simulate
+from aot_cache.offloading.legality import check, verify
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.problem import Problem, Step, Storage
+from aot_cache.offloading.schedule import Budget, Link, Schedule, parse, render
+from aot_cache.offloading.simulate import simulate
 
 from . import brute
 from .brute import smallest
@@ -202,8 +202,8 @@ import json, sys
 from dataclasses import replace
 sys.path.append(sys.argv[1])
 from brute import stack
-from aot_cache.offload.planner import plan
-from aot_cache.offload.schedule import render
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.schedule import render
 problem, link, budget = stack(1, 20)
 marked = (replace(s, prefer=s.name == "a3", must=s.name == "a5") for s in problem.storages)
 problem, budget = replace(problem, storages=tuple(marked)), replace(budget, near=budget.near * 5 // 4)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from aot_cache.offload import storages
-from aot_cache.offload.costs import table
-from aot_cache.offload.problem import START, Problem, Storage
-from aot_cache.offload.work import seconds
+from aot_cache.offloading import storages
+from aot_cache.offloading.costs import table
+from aot_cache.offloading.problem import START, Problem, Storage
+from aot_cache.offloading.work import seconds
 from aot_cache.torch_compat import partition
 
 from . import stack

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aot_cache.errors import IllegalSchedule
-from aot_cache.offload.legality import check, verify
-from aot_cache.offload.planner import plan
-from aot_cache.offload.problem import Problem
-from aot_cache.offload.schedule import Budget, Link, Row, Schedule
+from aot_cache.offloading.legality import check, verify
+from aot_cache.offloading.planner import plan
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Row, Schedule
 
 from .problems import chain, plans
 
