@@ -23,7 +23,7 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     Raises:
         IllegalSchedule: it was made for other graphs, or would lose data or pass its bounds.
     """
-    copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs)
+    copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs, pair.fuses)
     analysis = analyse(copied, smallest=0)
     if faults := check(schedule, analysis.problem):
         raise IllegalSchedule(faults)

@@ -12,10 +12,11 @@ from typing import Any
 
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.utils.checkpoint import CheckpointPolicy
 
 from ..torch_compat import aliases
 from . import names
+from .fusing import vanishes
+from .marks import wishes
 from .problem import BACKWARD, START, Kind, Problem, Step, Storage
 from .transfer import extent
 
@@ -28,11 +29,15 @@ Seconds = Callable[[Node], float]
 
 @dataclass(frozen=True)
 class Pair:
-    """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved."""
+    """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved.
+
+    fuses: whether it goes to a compiler that fuses loops (see `fusing`).
+    """
 
     forward: GraphModule
     backward: GraphModule
     outputs: int
+    fuses: bool = False
 
 
 @dataclass(eq=False)
@@ -203,14 +208,15 @@ def _forward_storage(
     reads = backward.uses(later) if later else []
     if later and any(node in later.nodes for node in _results(pair.backward)):
         reads.append(len(backward.steps) - 1)
+    must, prefer, never = wishes(group.nodes, bool(saved and reads))
     refused = ""
     if saved and reads:
         is_mutated = group.is_mutated or (later is not None and later.is_mutated)
-        refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, smallest)
-    must, prefer = _wishes(group)
+        refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, 1 if must else smallest)
+        refused = refused or ("it is marked so" if never and not must else "")
     return Storage(
         name=forward.names[base],
-        bytes=_bytes(group) or 0,
+        bytes=0 if pair.fuses and not saved and vanishes(group.nodes) else _bytes(group) or 0,
         kind=_kind(base),
         produced=_maker(forward, base),
         last_forward=len(forward.steps) - 1 if is_output else (uses[-1] if uses else -1),
@@ -230,7 +236,7 @@ def _backward_storage(pair: Pair, backward: Half, group: Group) -> Storage:
         uses.append(len(backward.steps) - 1)
     return Storage(
         name=f"bw.{backward.names[group.base]}",
-        bytes=_bytes(group) or 0,
+        bytes=0 if pair.fuses and vanishes(group.nodes) else _bytes(group) or 0,
         kind="other",
         produced=BACKWARD,
         last_forward=-1,
@@ -288,10 +294,3 @@ def replayed(group: Group, saved: list[Node]) -> list[Node]:
         if node in wanted and node is not group.base:
             wanted |= members.intersection(node.all_input_nodes)
     return [node for node in group.nodes if node in wanted and node is not group.base]
-
-
-def _wishes(group: Group) -> tuple[bool, bool]:
-    """Whether a user asks for it to move: it must, or should."""
-    marks = {node.meta.get("recompute") for node in group.nodes}
-    custom = {(node.meta.get("custom") or {}).get("aot_cache.offload") for node in group.nodes}
-    return CheckpointPolicy.MUST_CPU_OFFLOAD in marks or "must" in custom, "prefer" in custom
