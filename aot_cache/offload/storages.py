@@ -207,7 +207,7 @@ def _forward_storage(
     if saved and reads:
         is_mutated = group.is_mutated or (later is not None and later.is_mutated)
         refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, smallest)
-    must, prefer = _wishes(group)
+    must, prefer = _wishes(group) if saved and reads else (False, False)
     return Storage(
         name=forward.names[base],
         bytes=_bytes(group) or 0,
@@ -291,7 +291,9 @@ def replayed(group: Group, saved: list[Node]) -> list[Node]:
 
 
 def _wishes(group: Group) -> tuple[bool, bool]:
-    """Whether a user asks for it to move: it must, or should."""
+    """Whether a user asks for it to move: it must, or should. Of an input a region that is marked only makes views."""
+    if group.base.op != "call_function":
+        return False, False
     marks = {node.meta.get("recompute") for node in group.nodes}
     custom = {(node.meta.get("custom") or {}).get("aot_cache.offload") for node in group.nodes}
-    return CheckpointPolicy.MUST_CPU_OFFLOAD in marks or "must" in custom, "prefer" in custom
+    return getattr(CheckpointPolicy, "MUST_CPU_OFFLOAD", "absent") in marks or "must" in custom, "prefer" in custom

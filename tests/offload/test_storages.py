@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from aot_cache.offload import storages
 from aot_cache.offload.costs import table
@@ -157,7 +159,22 @@ def test_names_and_digests_do_not_depend_on_how_the_program_names_things() -> No
 
 
 @pytest.mark.parametrize("wish", ["must", "prefer"])
-def test_what_a_user_asks_for_is_in_the_problem(wish: str) -> None:
+def test_what_is_made_in_a_marked_region_is_wished_and_inputs_are_not(wish: str) -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        with torch.fx.traceback.annotate({"aot_cache.offload": wish}):
+            h = x @ w
+        return (h.exp() @ w).sum()
+
+    with torch.fx.traceback.preserve_node_meta(True):
+        found = problem(function, leaf(8, 8), leaf(8, 8))
+    wished = [s.name for s in found.storages if (s.must, s.prefer) == (wish == "must", wish == "prefer")]
+    assert [name for name in wished if found.by_name[name].kind == "act"] == wished
+    assert "mm" in wished or not found.by_name["mm"].saved
+    assert all(found.by_name[name].eligible for name in wished)
+
+
+@pytest.mark.parametrize("wish", ["must", "prefer"])
+def test_a_mark_on_a_node_is_in_the_problem(wish: str) -> None:
     pair = cut(lambda x: x.sin().exp().sum(), leaf(8, 8))
     (exp,) = pair.forward.graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
     exp.meta["custom"] = {"aot_cache.offload": wish}
@@ -165,11 +182,18 @@ def test_what_a_user_asks_for_is_in_the_problem(wish: str) -> None:
     assert (found.must, found.prefer) == (wish == "must", wish == "prefer")
 
 
-def test_torchs_own_mark_for_offloading_is_a_must() -> None:
-    pair = cut(lambda x: x.sin().exp().sum(), leaf(8, 8))
-    (exp,) = pair.forward.graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
-    exp.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_CPU_OFFLOAD
-    assert [s.must for s in saved(storages.analyse(pair, smallest=1).problem)] == [True]
+def test_torchs_own_policy_for_offloading_is_a_must_for_what_is_saved() -> None:
+    def policy(ctx, op, *args, **kwargs):  # type: ignore[no-untyped-def]
+        matmul = op == torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_CPU_OFFLOAD if matmul else CheckpointPolicy.PREFER_RECOMPUTE
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        inner = checkpoint(lambda x, w: (x @ w).sin() @ w, x, w, use_reentrant=False, context_fn=contexts)
+        return inner.exp().sum()
+
+    found = problem(function, leaf(8, 8), leaf(8, 8))
+    assert [(s.name, s.eligible) for s in found.storages if s.must] == [("mm", True)]
 
 
 def test_seconds_of_a_node_follow_its_operations_and_its_bytes() -> None:
