@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from aot_cache.errors import OffloadError
 from aot_cache.offload import storages
 from aot_cache.offload.costs import table
 from aot_cache.offload.problem import START, Problem, Storage
@@ -216,3 +217,9 @@ def test_a_digest_is_the_same_in_every_process(fresh_process) -> None:  # type: 
     here = problem(lambda x: x.sin().exp().sum(), leaf(8, 4))
     there: Sequence[str] = fresh_process(code, tests, hashseed=7, env={"AOT_CACHE": "0"})
     assert there == [here.forward_digest, here.backward_digest]
+
+
+def test_graphs_that_do_not_belong_together_are_refused() -> None:
+    one, two = cut(lambda x: x.sin().exp().sum(), leaf(8, 4)), cut(lambda x: (x @ x).cos().sum(), leaf(4, 4))
+    with pytest.raises(OffloadError, match="no input for .*not cut by"):
+        storages.analyse(storages.Pair(one.forward, two.backward, 1))
