@@ -15,10 +15,10 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from ..errors import MustNotMove, OffloadError, SettingError
 from ..torch_compat import aliases
-from .marks import ANNOTATION, IF_SAVED, annotate, annotated
+from .groups import maker
+from .marks import ANNOTATION, annotate, annotated, is_policys
 from .options import WISHES, Policy, Wish
 from .problem import Problem, Storage
-from .storages import maker
 
 def mark(tensor: Tensor, wish: Wish = "must") -> Tensor:
     """`tensor`, to be used in its place: in a compiled model, its memory must, should or must never be offloaded.
@@ -35,18 +35,24 @@ def mark(tensor: Tensor, wish: Wish = "must") -> Tensor:
 
 
 def settle(graph: Graph) -> list[str]:
-    """Move the marks of a joint graph to the nodes that make the storages; the names of those that must move."""
+    """Move the marks of a joint graph to the nodes that make the storages; the names of those that `mark` says must.
+
+    Raises:
+        MustNotMove: an input is marked so.
+    """
     musts = []
     for node in list(graph.nodes):
         if wish := _wish(node):
             base = _base(node)
+            if wish == "must" and annotated(node) == "must":
+                musts.append(base.name)
+                if base.op != "call_function":
+                    raise MustNotMove(base.name, "alias of an input")
             annotate(base, wish)
             if wish != "never" and base.op == "call_function":
                 # What is recomputed is not saved, and only what is saved can move.
                 node.meta.pop("recompute", None)
                 base.meta["recompute"] = CheckpointPolicy.MUST_SAVE
-            if wish == "must":
-                musts.append(base.name)
     return musts
 
 
@@ -91,9 +97,7 @@ def _asked(policy: Policy, storage: Storage) -> Wish | None:
 def _wish(node: Node) -> str | None:
     if node.op != "call_function" or node.meta.get("partitioner_tag") == "is_backward":
         return None
-    if node.meta.get("recompute") == CheckpointPolicy.MUST_CPU_OFFLOAD:
-        return IF_SAVED
-    return annotated(node)
+    return annotated(node) or ("must" if is_policys(node) else None)
 
 
 def _base(node: Node) -> Node:
