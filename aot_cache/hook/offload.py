@@ -2,8 +2,9 @@
 
 The budget is one of near memory (that of the tensors' device), of one graph, at any step of its forward or backward. All
 that the graph sees counts, as long as the graph needs it: parameters and other inputs, what is saved for the backward,
-what is computed, outputs and gradients. Values that Inductor is known to compute inside of loops do not count, nor do
-other graphs, the optimizer's state, the compiler, or what a kernel allocates for itself.
+what is computed, gradients, and outputs until the forward returns: what the caller keeps of them is the caller's. Values
+that Inductor is known to compute inside of loops do not count, nor do other graphs, the optimizer's state, the compiler,
+or what a kernel allocates for itself.
 
 The block ends, the code that was compiled in it moves tensors ever after: the far tier stays open. Of two blocks for one
 kind of device the later one's far, far_limit and inflight count for all code.

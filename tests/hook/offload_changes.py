@@ -41,9 +41,9 @@ def as_a_global_says(storage: Any) -> str | None:
     return PREFERRED if storage.name == "mm" else None
 
 
-def other_global() -> Callable[[Any], str | None]:
+def with_a_global(value: str) -> Callable[[Any], str | None]:
     global PREFERRED
-    PREFERRED = "never"
+    PREFERRED = value
     return as_a_global_says
 
 
@@ -88,8 +88,8 @@ CHANGES: dict[str, Callable[[], tuple[Callable[..., Tensor], dict[str, Any] | No
     "policy first": lambda: (chain, {**BASE, "policy": move_first}),
     "policy second": lambda: (chain, {**BASE, "policy": move_second}),
     "policy never": lambda: (chain, {**BASE, "policy": keep_all}),
-    "policy global": lambda: (chain, {**BASE, "policy": as_a_global_says}),
-    "policy other global": lambda: (chain, {**BASE, "policy": other_global()}),
+    "policy global": lambda: (chain, {**BASE, "policy": with_a_global("prefer")}),
+    "policy other global": lambda: (chain, {**BASE, "policy": with_a_global("never")}),
     "marked first": lambda: (marked(1, "must"), BASE),
     "marked second": lambda: (marked(2, "must"), BASE),
     "preferred first": lambda: (marked(1, "prefer"), BASE),
