@@ -98,6 +98,7 @@ CHANGES: dict[str, Callable[[], tuple[Callable[..., Tensor], dict[str, Any] | No
     "plan of second": lambda: (chain, {"plan": planned(policy=move_second)}),
 }
 
+
 def inputs() -> list[Tensor]:
     torch.manual_seed(0)
     return [torch.randn(SIZE, SIZE, requires_grad=True) for _ in range(4)]
