@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,8 +10,8 @@ from typing import Any
 
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
-from ..errors import AotCacheError, ForeignEntry
-from ..key import fingerprint, fingerprint_places, fingerprint_text, parts
+from ..errors import AotCacheError, ForeignEntry, MissAsserted
+from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -21,6 +22,16 @@ _MOST_CHANGES = 3
 
 class Changed(AotCacheError):
     """The live frame is not as the stored one was; says what is different."""
+
+
+@dataclass
+class Picked(BaseException):
+    """A stored frame that agrees with the live one and is to be verified; no `except Exception` on its way keeps it."""
+
+    name: str
+    data: bytes
+    manifest: Manifest
+    frame: Frame
 
 
 @dataclass
@@ -36,6 +47,16 @@ def check_belongs(manifest: Manifest, key: parts.CacheKey) -> None:
     mine, theirs = ([(p.name, p.digest) for p in found] for found in (key.parts, manifest.parts))
     if manifest.key != key.digest or mine != theirs:
         raise ForeignEntry(f"the entry says it is of key {manifest.key}, not {key.digest}")
+
+
+def gave_up(error: BaseException | None) -> str:
+    """Why Dynamo does not compile a frame of which it raises `error`; '' if a hit was asserted, and so it only stopped."""
+    said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:200]
+    while error is not None:
+        if isinstance(error, MissAsserted):
+            return ""
+        error = error.__cause__ or error.__context__
+    return said
 
 
 def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset[str]) -> Frame:
@@ -71,6 +92,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        called=fingerprint_calls.called(trace.called),
         sizes=frames_dynamic.remembered(call.code, call.closure),
     )
 
@@ -133,7 +155,8 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     Raises:
         Changed: something is not as it was, or cannot be read any more.
     """
-    changes = (fingerprint_places.shadowed(frame.absent, call.globals), *map(fingerprint_places.moved, frame.places))
+    places, called = map(fingerprint_places.moved, frame.places), map(fingerprint_calls.changed, frame.called)
+    changes = itertools.chain([fingerprint_places.shadowed(frame.absent, call.globals)], places, called)
     if change := next(filter(None, changes), ""):
         raise Changed(change)
     installed = frames_install.Installed(call, frame.result)

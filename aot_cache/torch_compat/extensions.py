@@ -38,6 +38,21 @@ def custom(value: Any) -> list[OpOverload] | None:
     return [value] if isinstance(value, OpOverload) else [getattr(value, name) for name in value.overloads()]
 
 
+def full_name(target: Any) -> str:
+    """The name by which `named` finds an operator: `mylib::foo` of a packet, `mylib::foo.default` of an overload."""
+    if isinstance(target, OpOverload):
+        return f"{target._schema.name}.{target._overloadname}"
+    return str(target._qualified_op_name)
+
+
+def named(name: str) -> Any:
+    """The operator of this name, an overload if the name has one; None if there is none."""
+    space, _, rest = name.partition("::")
+    name, _, overload = rest.partition(".")
+    found = getattr(getattr(torch.ops, space), name, None)
+    return getattr(found, overload, None) if overload and found is not None else found
+
+
 def definition(op: OpOverload) -> dict[str, Any]:
     """All that is registered for `op`: texts, callables, and under "native" the C++ sources of its compiled kernels.
 
@@ -156,8 +171,23 @@ def overrides() -> dict[str, dict[str, Any]]:
                 found[name]["fake"] = _fake(entry)
     if fallbacks := registrations.fallbacks():
         found["fallbacks"] = {str(key): kernel.function for key, kernel in fallbacks.items()}
+    if fakes := _fakes_in_tables():
+        found["fake tensors"] = fakes
     if not registrations.is_complete():
         _refuse_unseen(found)
+    return found
+
+
+def _fakes_in_tables() -> dict[str, Any]:
+    """What code outside torch put into the tables by which FakeTensor computes shapes, by operator or by condition."""
+    from torch._subclasses import fake_impls
+
+    from .compilers import is_torch
+
+    found = {f"of {op}": fn for op, fn in fake_impls.op_implementations_dict.items() if not is_torch(fn)}
+    pairs = [pair for pair in fake_impls.op_implementations_checks if not is_torch(pair[1])]
+    for number, (condition, implementation) in enumerate(pairs):
+        found |= {f"condition {number}": condition, f"implementation {number}": implementation}
     return found
 
 
