@@ -42,6 +42,21 @@ class NotSerializable(AotCacheError):
     """A compiled graph holds something that cannot be stored."""
 
 
+class TransferError(AotCacheError):
+    """A tensor could not be moved to the far tier, or could not be brought back."""
+
+
+class FarTierFull(TransferError):
+    """The far tier has no room for one more tensor. needed, held: bytes."""
+
+    def __init__(self, where: object, needed: int, held: int, why: str) -> None:
+        super().__init__(
+            f"the far tier in {where} holds {held} bytes and has no room for {needed} more ({why}): "
+            "give it more, or keep more near"
+        )
+        self.needed, self.held = needed, held
+
+
 class HookMismatch(AotCacheError):
     """This torch does not have the seams the hook joins at."""
 
@@ -62,3 +77,40 @@ class VerificationFailed(AotCacheError):
         where = f"; report: {report}" if report else ""
         super().__init__(f"entry {key} of {name} is not what a fresh compile gives: {shown}. {done}{where}")
         self.key, self.name, self.differences, self.report = key, name, tuple(differences), report
+
+
+class OffloadError(AotCacheError, ValueError):
+    """An offload schedule that cannot be read, must not be used, or cannot be made."""
+
+
+class ScheduleSyntax(OffloadError):
+    """The text of a schedule has a value that is not allowed; says the line, the field and what is allowed."""
+
+    def __init__(self, line: int, field: str, value: object, allowed: str) -> None:
+        super().__init__(f"line {line}: {field}={value!r} is not valid: it must be {allowed}")
+        self.line, self.field, self.value, self.allowed = line, field, value, allowed
+
+
+class IllegalSchedule(OffloadError):
+    """A schedule does not belong to these graphs, or would lose data or pass its bounds. faults: one text each."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        shown = "; ".join([*faults[:3], *([f"and {len(faults) - 3} more"] if len(faults) > 3 else [])])
+        super().__init__(f"the offload schedule cannot be used: {shown}")
+        self.faults = tuple(faults)
+
+
+class BudgetTooSmall(OffloadError):
+    """No plan meets the budget. smallest: the near memory, in bytes, that can be met with the other bounds as given."""
+
+    def __init__(self, near: int, smallest: int, needed: str) -> None:
+        super().__init__(f"a budget of {near} bytes cannot be met: the smallest that can is {smallest} bytes; {needed}")
+        self.near, self.smallest, self.needed = near, smallest, needed
+
+
+class MustNotMove(OffloadError):
+    """A storage that the user says must be offloaded cannot be; says which and why."""
+
+    def __init__(self, storage: str, reason: str) -> None:
+        super().__init__(f"{storage} must be offloaded, and cannot be: {reason}")
+        self.storage, self.reason = storage, reason

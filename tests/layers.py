@@ -12,20 +12,22 @@ from pathlib import Path
 LEVELS = {
     "errors": 0, "outcome": 0, "settings": 0,
     "torch_compat": 1,
-    "offload": 2,
+    "offloading": 2,
     "key": 3, "store": 3,
     "artifact": 4,
     "hook": 5, "cli": 5,
     "__init__": 6, "__main__": 6,
     "pytest_plugin": 7,
 }  # fmt: skip
-OUT_OF_REACH = {"cli": ("hook", "torch_compat", "offload.passes", "offload.transfer", "offload.weights")}
+OUT_OF_REACH = {"cli": ("hook", "torch_compat", "offloading.passes", "offloading.transfer", "offloading.weights")}
 # What goes through the front door only, as any user's program does.
 GUESTS = ("pytest_plugin",)
 OWNERS = {"diskcache": "store.disk", "filelock": "store.locks", "pickle": "artifact.codec", "_pickle": "artifact.codec"}
 PRIVATE_TORCH = "torch_compat"
-PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "artifact.envelope", "artifact.archive", "artifact.frame_view", "store")
-PURE += ("offload.schedule", "offload.planner", "offload.simulate")
+PURE = ("errors", "outcome", "settings", "key.parts", "key.machine", "store")
+PURE += ("artifact.envelope", "artifact.archive", "artifact.frame_view")
+PURE += ("offloading.problem", "offloading.fields", "offloading.schedule", "offloading.legality", "offloading.simulate")
+PURE += ("offloading.place", "offloading.choose", "offloading.planner", "offloading.costs", "offloading.draw")
 TOP_LEVEL = {"pyproject.toml", "aot_cache", "tests", "tools", "README.md", "LICENSE"}
 FILE_LINES, FUNCTION_LINES = 300, 40
 

@@ -46,7 +46,7 @@ BAD = [
     (layers.imports_up, {"store/a.py": "import aot_cache.key.b", "key/b.py": ""}, "store.a imports key.b"),
     (layers.imports_up, {"hook/a.py": "def f():\n  from ..cli import b", "cli/b.py": ""}, "hook.a imports cli.b"),
     (layers.imports_up, {"hook/a.py": "from .. import stats"}, "hook.a imports __init__"),
-    (layers.imports_up, {"errors.py": "from .offload.b import c", "offload/b.py": ""}, "errors imports offload.b"),
+    (layers.imports_up, {"errors.py": "from .offloading.b import c", "offloading/b.py": ""}, "errors imports offloading.b"),
     (layers.imports_up, {"helpers.py": ""}, "helpers: helpers is not in the picture"),
     (
         layers.out_of_reach,
@@ -55,9 +55,9 @@ BAD = [
     ),
     (
         layers.out_of_reach,
-        {"cli/a.py": "from ..key.b import x", "key/b.py": "", "key/__init__.py": "from ..offload import passes"}
-        | {"offload/passes.py": ""},
-        "cli.a reaches offload.passes",
+        {"cli/a.py": "from ..key.b import x", "key/b.py": "", "key/__init__.py": "from ..offloading import passes"}
+        | {"offloading/passes.py": ""},
+        "cli.a reaches offloading.passes",
     ),
     (
         layers.past_the_door,

@@ -144,7 +144,9 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
         yield from frame_text.rows(one)
     yield from ((f"seconds.{phase}", value, "seconds") for phase, value in one.get("seconds", {}).items())
     yield from ((f"fact.{name}", value, "text") for name, value in one.get("facts", {}).items())
-    yield from ((f"extra.{name}", json.dumps(value), "text") for name, value in one.get("extra", {}).items())
+    # The graphs' storages, step by step, are for machines.
+    extra = {name: value for name, value in one.get("extra", {}).items() if name != "problem"}
+    yield from ((f"extra.{name}", json.dumps(value), "text") for name, value in extra.items())
     for part in one.get("parts", ()):
         yield f"part.{part['name']}", part["digest"], "text"
         yield from ((f"part.{part['name']}.{name}", value, "text") for name, value in part["summary"].items())

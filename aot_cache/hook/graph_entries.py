@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..artifact import codec, native
@@ -28,6 +28,8 @@ class Pending:
     alias_guards_before: int
     shape_facts_before: tuple[int, frozenset[str]]
     handed: moments.Moment | None
+    offload: Mapping[str, Any] = field(default_factory=dict)
+    """What the entry says of its offload plan, once its graph is cut."""
     code: Mapping[str, str] | None = None
     """What is not torch's own in its compiler, by identity."""
 
@@ -84,6 +86,7 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
             "alias_guards": alias_guards,
             "kernels": bundle.table,
             "externs": light.plain_externs(sources) if sources else [],
+            **pending.offload,
         },
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}

@@ -1,0 +1,231 @@
+"""Which storages of one problem move: prefixes of the order by slack, then one by one back again. Pure: no torch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+
+from ..errors import MustNotMove
+from .legality import immovable
+from .place import Placement, least, place, unmoved
+from .problem import Problem, Storage
+from .schedule import Budget, Link
+from .simulate import Simulation, near, run
+
+# Prefixes of the order that are tried: over all of it, and next to the shortest that could do.
+PREFIXES, NEAREST = 48, 8
+# What may be spent on changes of the best prefix: visits of steps by simulations, and simulations at least.
+VISITS, FEWEST_TRIES = 200_000, 50
+# A limit of near memory under which every transfer is waited for at once.
+ALWAYS_WAIT = -1
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not."""
+
+    chosen: tuple[Storage, ...]
+    head: int
+    placement: Placement
+    simulation: Simulation
+
+    @property
+    def cost(self) -> tuple[float, int, int]:
+        """Seconds of a step, then bytes moved, then the number of storages: less is better."""
+        predict = self.simulation.prediction
+        return predict.step, predict.moved, len(self.placement.outs)
+
+
+class Chooser:
+    """One problem with one link and one budget.
+
+    Raises:
+        MustNotMove: a storage that must be offloaded may not be, or a bound other than that of near memory forbids it.
+    """
+
+    def __init__(self, problem: Problem, link: Link, budget: Budget) -> None:
+        self.problem, self.link, self.budget = problem, link, budget
+        self.base = unmoved(problem)
+        self.barred = {s.name: why for s in problem.storages if _wanted(s) for why in [_barred(s, budget)] if why}
+        slack = slacks(problem)
+        movable = [s for s in problem.storages if _wanted(s) and s.name not in self.barred]
+        self.order = sorted(movable, key=lambda s: (-slack[s.name], s.name))
+        self.musts = tuple(s for s in self.order if s.must)
+        self.prefers = tuple(s for s in self.order if s.prefer and not s.must)
+        for storage in problem.storages:
+            if storage.must and (why := self.barred.get(storage.name) or self._no_room(storage)):
+                raise MustNotMove(storage.name, why)
+
+    def rough(self) -> Choice | None:
+        """The cheapest prefix of the order that meets the budget, with all that is preferred if there is such a one."""
+        for head in self._heads():
+            full = self._full(head)
+            first = self._first(full, len(head))
+            counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
+            found = []
+            for count in sorted(n for n in set(counts) if n <= len(full)):
+                choice = self.choice(full[:count], len(head))
+                found += [choice] if choice else []
+                if choice and choice.simulation.prediction.stall == 0:
+                    break  # More would move more, and could not be faster.
+            if found:
+                return min(found, key=lambda choice: choice.cost)
+        return None
+
+    def smallest(self) -> int:
+        """Bytes of the smallest budget for near memory that `rough` meets, with the other bounds as they are."""
+        return self._lowest()[0]
+
+    def needed(self) -> str:
+        """What keeps `smallest` from being smaller."""
+        texts = [f"{self._lowest()[1]} needs that much"]
+        full = self._full(self.musts)
+        placed = place(self.problem, full, self.link, self.budget, self.base, ALWAYS_WAIT)
+        kept = sum(s.bytes for s in self.order) - sum(move.bytes for move in placed.outs)
+        if kept:
+            bounds = f"far={self.budget.far} and inflight={self.budget.inflight}"
+            texts.append(f"{kept} bytes that may be moved stay near because of {bounds}")
+        refused: dict[str, int] = {}
+        for name, why in self.barred.items():
+            refused[why] = refused.get(why, 0) + self.problem.by_name[name].bytes
+        for why, size in sorted(refused.items(), key=lambda item: (-item[1], item[0])):
+            texts.append(f"{size} saved bytes may not be moved: {why}")
+        return "; ".join(texts)
+
+    def reasons(self, choice: Choice) -> list[str]:
+        """Why what is preferred stays near, one text each."""
+        moved = {move.storage for move in choice.placement.outs}
+        lost = [s for s in self.problem.storages if s.prefer and s.name not in moved]
+        default = "the bounds cannot be kept with it"
+        return [f"{s.name} is preferred, and stays near: {self.barred.get(s.name, default)}" for s in lost]
+
+    def _heads(self) -> list[tuple[Storage, ...]]:
+        return [self.musts + self.prefers, self.musts] if self.prefers else [self.musts]
+
+    def _full(self, head: Sequence[Storage]) -> list[Storage]:
+        """All that may move, `head` first, as far as the far tier has room."""
+        first = {storage.name for storage in head}
+        full, room = [], self.budget.far
+        for storage in [*head, *(s for s in self.order if s.name not in first)]:
+            if storage.bytes <= room:
+                full.append(storage)
+                room -= storage.bytes
+        return full
+
+    def _first(self, full: Sequence[Storage], low: int) -> int:
+        """The smallest prefix of `full` that could meet the budget if transfers took no time."""
+        counts = range(low, len(full) + 1)
+        return low + bisect_left(counts, True, key=lambda n: self._could(full[:n]))
+
+    def _could(self, chosen: Sequence[Storage]) -> bool:
+        return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
+
+    def choice(self, chosen: Sequence[Storage], head: int = 0) -> Choice | None:
+        """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
+        near = self.budget.near
+        if not self._could(chosen):
+            return None
+        for limit in (near, near - max((s.bytes for s in chosen), default=0), ALWAYS_WAIT):
+            placed = place(self.problem, chosen, self.link, self.budget, self.base, limit)
+            done = run(self.problem, placed.outs, placed.ins, self.link)
+            told = done.prediction
+            if max(told.peak_forward, told.peak_backward) <= near and not self._lost(placed):
+                return Choice(tuple(chosen), head, placed, done)
+        return None
+
+    def _lost(self, placed: Placement) -> bool:
+        """Whether what must move found no gap, since others took it."""
+        return any(storage.name in placed.left for storage in self.musts)
+
+    def improved(self, best: Choice) -> Choice:
+        """`best` less what does not pay, then with others in place of some."""
+        visits = len(self.problem.forward) + len(self.problem.backward)
+        tries = max(FEWEST_TRIES, VISITS // max(1, visits))
+        changed = True
+        while changed:
+            changed = False
+            for chosen in self._neighbours(best):
+                if tries == 0:
+                    return best
+                tries -= 1
+                other = self.choice(chosen, best.head)
+                if other and other.cost < best.cost:
+                    best, changed = other, True
+                    break
+        return best
+
+    def _neighbours(self, best: Choice) -> Iterator[list[Storage]]:
+        """One storage less, shortest slack first; and if the lane waits, one in place of another, and one more."""
+        moved = {storage.name for storage in best.chosen}
+        loose = {storage.name for storage in best.chosen[best.head :]}
+        room = self.budget.far - sum(storage.bytes for storage in best.chosen)
+        free = [storage for storage in reversed(self.order) if storage.name in loose]
+        rest = [storage for storage in self.order if storage.name not in moved]
+        for old in free:
+            yield [storage for storage in best.chosen if storage is not old]
+        if best.simulation.prediction.stall == 0:
+            return
+        for old, new in product(free, rest):
+            if new.bytes <= room + old.bytes:
+                yield [new if storage is old else storage for storage in best.chosen]
+        yield from ([*best.chosen, new] for new in rest if new.bytes <= room)
+
+    def _lowest(self) -> tuple[int, str]:
+        """Bytes at the lowest peak, and the step that it is at."""
+        found = []
+        for head in self._heads():
+            full = self._full(head)
+            for count in _grid(len(head), len(full)):
+                placed = place(self.problem, full[:count], self.link, self.budget, self.base, ALWAYS_WAIT)
+                if self._lost(placed):
+                    continue
+                halves = near(self.problem, placed.outs, placed.ins)
+                found.append((max(map(_peak, halves)), self._step_of_peak(halves)))
+        return min(found)
+
+    def _step_of_peak(self, halves: tuple[list[int], list[int]]) -> str:
+        forward, backward = halves
+        if _peak(forward) >= _peak(backward):
+            return (
+                f"{self.problem.forward[forward.index(_peak(forward))].name} in the forward" if forward else "no step"
+            )
+        return f"{self.problem.backward[backward.index(_peak(backward))].name} in the backward"
+
+    def _no_room(self, storage: Storage) -> str:
+        """Why the bounds other than that of near memory keep `storage`, which must move, from moving with its like."""
+        if storage not in self._full(self.musts):
+            return f"the far tier takes only {self.budget.far} bytes"
+        placed = place(self.problem, self.musts, self.link, self.budget, self.base, ALWAYS_WAIT)
+        bound = f"only {self.budget.inflight} bytes may be on their way at a time"
+        return f"no gap is left for it, since {bound}" if storage.name in placed.left else ""
+
+
+def _wanted(storage: Storage) -> bool:
+    return storage.saved or storage.must or storage.prefer
+
+
+def _barred(storage: Storage, budget: Budget) -> str:
+    if storage.bytes > budget.inflight and not immovable(storage):
+        return f"it is larger than the {budget.inflight} bytes that may be on their way"
+    return immovable(storage)
+
+
+def slacks(problem: Problem) -> dict[str, float]:
+    """Seconds from the last use in the forward to the first in the backward, by storage, if nothing waits."""
+    forward = [0.0, *accumulate(step.seconds for step in problem.forward)]
+    backward = [0.0, *accumulate(step.seconds for step in problem.backward)]
+    return {
+        s.name: forward[-1] - forward[s.free_from + 1] + backward[max(s.first_backward, 0)] for s in problem.storages
+    }
+
+
+def _grid(low: int, high: int) -> list[int]:
+    """At most PREFIXES counts from `low` to `high`, evenly, both included."""
+    steps = max(1, min(PREFIXES - 1, high - low))
+    return sorted({low + (high - low) * step // steps for step in range(steps + 1)})
+
+
+def _peak(half: Sequence[int]) -> int:
+    return max(half, default=0)

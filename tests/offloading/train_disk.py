@@ -1,0 +1,71 @@
+"""Trains a stack under Inductor and prints JSON: `train_disk.py none|disk|kept`.
+
+none: no schedule. disk: all activations move to a file. kept: the same graphs, with a tier that moves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "hook")]
+
+import programs
+import stack
+from tiers import KeepingTier
+
+from aot_cache.offloading import operators
+from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.offloading.transfer import Transfer
+
+INFLIGHT = 32 << 20
+
+
+def memory(field: str) -> int:
+    """VmRSS or VmHWM, in bytes."""
+    return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
+
+
+def main(mode: str) -> None:
+    torch.set_num_threads(1)
+    tier = KeepingTier() if mode == "kept" else DiskTier(Path(tempfile.gettempdir()), 1 << 30)
+    transfer = Transfer(tier, INFLIGHT)
+    operators.use("cpu", transfer)
+    scheduler = stack.Scheduler(stack.everything if mode != "none" else lambda p: stack.scheduled(p, ()), 64 * 1024)
+    model = stack.stack(2, 128)
+    x = torch.randn(16, 512, 128, requires_grad=True)
+    with scheduler.on():
+        compiled = torch.compile(model)
+        stack.step(compiled, model, x)
+    assert transfer.live == 0  # and what the first step held is given back
+    before = transfer.tier.written, transfer.tier.read
+    base = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    output = compiled(x)
+    between = memory("VmRSS")
+    output.sum().backward()
+    peak = memory("VmHWM")
+    values = stack.step(compiled, model, x)
+    saved = [s for problem in scheduler.problems for s in problem.storages if s.saved and s.kind == "act"]
+    found = {
+        "values": programs.digest(values),
+        "planned": scheduler.planned,
+        "out": (transfer.tier.written - before[0]) // 2,
+        "in": (transfer.tier.read - before[1]) // 2,
+        "between": between - base,
+        "peak": peak - base,
+        "saved": sum(s.bytes for s in saved),
+        "eligible": sum(s.bytes for s in saved if s.eligible),
+        "live": transfer.live,
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,42 @@
+"""The benchmark `offload`, on a stack small enough for a test."""
+
+from __future__ import annotations
+
+from support import ROOT, FreshProcess
+
+CODE = """
+import argparse, json, sys
+sys.path[:0] = sys.argv[1:]
+import offload, offload_gpt
+parser = argparse.ArgumentParser()
+offload.add_arguments(parser)
+text, raw = offload.run(parser.parse_args(["--layers", "4", "--stride", "2", "--cases", "2", "--storages", "5"]))
+modes = [offload_gpt.gpt([mode] * 4) for mode in range(4)]
+saved = [sum(s.bytes for s in problem.storages if s.saved) for problem in modes]
+seconds = [sum(step.seconds for step in problem.forward + problem.backward) for problem in modes]
+print(json.dumps([text, raw, saved, seconds]))
+"""
+
+
+def test_the_offload_benchmark_compares_the_plan_with_what_else_one_would_do(fresh_process: FreshProcess) -> None:
+    text, raw, saved, seconds = fresh_process(CODE, str(ROOT / "tools" / "bench"), str(ROOT / "tools"))
+    planned, *others = (raw["added"].pop(name) for name in list(raw["added"]))
+    assert len(planned) == 3
+    assert len(others) == 4
+    for other in others:
+        assert all(mine <= theirs for mine, theirs in zip(planned, other, strict=True) if theirs is not None)
+    assert planned == sorted(planned, reverse=True), "a faster link costs more"
+    assert len(raw["gaps"]) == 2
+    assert min(raw["gaps"]) >= -1e-9
+    assert raw["nodes"] >= 1000
+    for name in (
+        "recompute alone",
+        "offload everything",
+        "gap to the best of all sets of 5 storages",
+        "parse and check",
+    ):
+        assert f"\n| {name}" in text
+    # Each mode of the stack saves less and computes more.
+    assert saved == sorted(saved, reverse=True)
+    assert seconds == sorted(seconds)
+    assert len(set(saved)) == len(set(seconds)) == 4
