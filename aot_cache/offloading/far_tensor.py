@@ -6,6 +6,7 @@ that brings the bytes in before each use; a compiled graph holds neither the wei
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,8 +77,11 @@ class FarTensor(Tensor):
         targets = pytree.tree_leaves(wrappers.written(func, args, kwargs))
         if any(isinstance(target, FarTensor) for target in targets):
             return _write(func, args, kwargs, [target for target in targets if isinstance(target, FarTensor)])
-        args, kwargs = pytree.tree_map_only(FarTensor, _near, (args, kwargs))
-        return func(*args, **kwargs)
+        after = _last_result()
+        args, kwargs = pytree.tree_map_only(FarTensor, lambda far: _near(far, after), (args, kwargs))
+        result = func(*args, **kwargs)
+        _note_result(result)
+        return result
 
 
 def _view(func: Any, base: FarTensor, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -91,13 +95,30 @@ def _view(func: Any, base: FarTensor, args: Any, kwargs: dict[str, Any]) -> Any:
     return pytree.tree_map_only(Tensor, far, wrappers.view(func, base, args, kwargs))
 
 
-def _near(far: FarTensor) -> Tensor:
+# What the last use of a weight made, by the graph that is being traced.
+_results: weakref.WeakKeyDictionary[Any, Tensor] = weakref.WeakKeyDictionary()
+
+
+def _last_result() -> list[Tensor]:
+    """An edge for the operator: compilers move what depends on nothing, and all weights would be near at once."""
+    graph = wrappers.trace()
+    return [_results[graph]] if graph in _results else []
+
+
+def _note_result(result: Any) -> None:
+    graph = wrappers.trace()
+    made = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)), None)
+    if graph is not None and made is not None:
+        _results[graph] = made
+
+
+def _near(far: FarTensor, after: list[Tensor]) -> Tensor:
     size, stride, offset = far.shape, far.stride(), far.storage_offset()
     if offset == 0:
-        return weight(far.handle, size, stride, far.dtype, far.device)
+        return weight(far.handle, after, size, stride, far.dtype, far.device)
     # Compiled code takes what an operator returns for aligned.
     end = offset + 1 + sum((count - 1) * step for count, step in zip(size, stride, strict=True))
-    return weight(far.handle, (end,), (1,), far.dtype, far.device).as_strided(size, stride, offset)
+    return weight(far.handle, after, (end,), (1,), far.dtype, far.device).as_strided(size, stride, offset)
 
 
 def _write(func: Any, args: Any, kwargs: dict[str, Any], targets: Sequence[FarTensor]) -> Any:
@@ -139,18 +160,25 @@ def _owner(handle: Tensor) -> Weight:
 _LIKE = "SymInt[] size, SymInt[] stride, ScalarType dtype, Device device"
 
 
-def _weight(handle: Tensor, size: Sequence[int], stride: Sequence[int], dtype: Any, device: Any) -> Tensor:
+def _weight(
+    handle: Tensor, after: Sequence[Tensor], size: Sequence[int], stride: Sequence[int], dtype: Any, device: Any
+) -> Tensor:
     owner = _owner(handle)
     return _shaped(owner.residence.bring(owner), size, stride, dtype)
 
 
-def _fake_weight(handle: Tensor, size: Sequence[int], stride: Sequence[int], dtype: Any, device: Any) -> Tensor:
+def _fake_weight(
+    handle: Tensor, after: Sequence[Tensor], size: Sequence[int], stride: Sequence[int], dtype: Any, device: Any
+) -> Tensor:
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 # Two calls with one handle may give other values, and none may be folded into a constant: what the tag says.
-_library.define(f"weight(Tensor handle, {_LIKE}) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
+_library.define(
+    f"weight(Tensor handle, Tensor[] after, {_LIKE}) -> Tensor",
+    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.flexible_layout),
+)
 _library.impl("weight", _weight, "CompositeExplicitAutograd")
 torch.library.register_fake(f"{NAMESPACE}::weight", _fake_weight, lib=_library)
 weight = torch.ops.aot_cache.weight.default

@@ -20,6 +20,13 @@ def make(kind: type, size: Sequence[int], stride: Sequence[int], offset: int, dt
     return torch.Tensor._make_wrapper_subclass(kind, size, **form)
 
 
+def trace() -> Any:
+    """What stands for the graph that is being traced now, under AOTAutograd or make_fx; None if none is."""
+    from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+    return get_proxy_mode()
+
+
 def written(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments that a call of an operator writes to, as its schema says; a list of tensors is one argument."""
     return [value for info, value in _given(func, args, kwargs) if info and info.is_write]
