@@ -29,9 +29,9 @@ class FarTensor(Tensor):
 
     @staticmethod
     def __new__(
-        cls, handle: Tensor, size: Sequence[int], stride: Sequence[int], offset: int, dtype: str, device: str
+        cls, handle: Tensor, size: Sequence[int], stride: Sequence[int], offset: int, dtype: torch.dtype, device: str
     ) -> FarTensor:
-        made: FarTensor = wrappers.make(cls, size, stride, offset, getattr(torch, dtype), torch.device(device))
+        made: FarTensor = wrappers.make(cls, size, stride, offset, dtype, torch.device(device))
         made.handle = handle
         return made
 
@@ -42,15 +42,14 @@ class FarTensor(Tensor):
 
     @classmethod
     def _with(cls, handle: Tensor, like: Tensor, device: str) -> FarTensor:
-        dtype = str(like.dtype).removeprefix("torch.")
-        return cls(handle, tuple(like.shape), tuple(like.stride()), like.storage_offset(), dtype, device)
+        return cls(handle, tuple(like.shape), tuple(like.stride()), like.storage_offset(), like.dtype, device)
 
     def __repr__(self, **_: Any) -> str:
         return f"FarTensor(size={tuple(self.shape)}, dtype={self.dtype}, device={self.device})"
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
-        dtype = str(self.dtype).removeprefix("torch.")
-        return ["handle"], (tuple(self.shape), tuple(self.stride()), self.storage_offset(), dtype, str(self.device))
+        form = tuple(self.shape), tuple(self.stride()), self.storage_offset(), self.dtype, str(self.device)
+        return ["handle"], form
 
     @staticmethod
     def __tensor_unflatten__(inner: dict[str, Tensor], form: Any, size: Any, stride: Any) -> FarTensor:
