@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from ..errors import OffloadError, TransferError
 from ..torch_compat import wrappers
@@ -70,14 +69,14 @@ class FarTensor(Tensor):
         kwargs = kwargs or {}
         if func.is_view and isinstance(args[0], FarTensor):
             return _view(func, args[0], args[1:], kwargs)
-        leaves = pytree.tree_leaves((args, kwargs))
+        leaves = wrappers.tree_leaves((args, kwargs))
         if torch.is_grad_enabled() and any(isinstance(leaf, FarTensor) and leaf.requires_grad for leaf in leaves):
             raise OffloadError("an offloaded weight requires grad: offload_weights is for inference, under no_grad")
-        targets = pytree.tree_leaves(wrappers.written(func, args, kwargs))
+        targets = wrappers.tree_leaves(wrappers.written(func, args, kwargs))
         if any(isinstance(target, FarTensor) for target in targets):
             return _write(func, args, kwargs, [target for target in targets if isinstance(target, FarTensor)])
         after = _last_result()
-        args, kwargs = pytree.tree_map_only(FarTensor, lambda far: _near(far, after), (args, kwargs))
+        args, kwargs = wrappers.tree_map_only(FarTensor, lambda far: _near(far, after), (args, kwargs))
         result = func(*args, **kwargs)
         _note_result(result)
         return result
@@ -91,7 +90,7 @@ def _view(func: Any, base: FarTensor, args: Any, kwargs: dict[str, Any]) -> Any:
             raise OffloadError(f"an offloaded weight of {base.dtype} cannot be viewed as {like.dtype}: clone it before")
         return FarTensor._with(base.handle, like, str(base.device))
 
-    return pytree.tree_map_only(Tensor, far, wrappers.view(func, base, args, kwargs))
+    return wrappers.tree_map_only(Tensor, far, wrappers.view(func, base, args, kwargs))
 
 
 # What the last use of a weight made, by the graph that is being traced.
@@ -106,7 +105,7 @@ def _last_result() -> list[Tensor]:
 
 def _note_result(result: Any) -> None:
     graph = wrappers.trace()
-    made = next((leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)), None)
+    made = next((leaf for leaf in wrappers.tree_leaves(result) if isinstance(leaf, Tensor)), None)
     if graph is not None and made is not None:
         _results[graph] = made
 
@@ -134,14 +133,14 @@ def _write(func: Any, args: Any, kwargs: dict[str, Any], targets: Sequence[FarTe
         given.append((far, _shaped(flats[owner], far.shape, far.stride(), far.dtype, far.storage_offset())))
         return given[-1][1]
 
-    result = func(*pytree.tree_map_only(FarTensor, near, args), **pytree.tree_map_only(FarTensor, near, kwargs))
+    result = func(*wrappers.tree_map_only(FarTensor, near, args), **wrappers.tree_map_only(FarTensor, near, kwargs))
     for far, there in given:
         same = there.untyped_storage().data_ptr() == flats[_owner(far.handle)].untyped_storage().data_ptr()
         if not same or (there.shape, there.stride()) != (far.shape, far.stride()):
             raise OffloadError(f"{func} changes the form of an offloaded weight")
     for owner in {_owner(target.handle) for target in targets}:
         owner.residence.write(owner, flats[owner])
-    return pytree.tree_map_only(Tensor, lambda out: next((far for far, there in given if there is out), out), result)
+    return wrappers.tree_map_only(Tensor, lambda out: next((far for far, there in given if there is out), out), result)
 
 
 def _shaped(flat: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, offset: int = 0) -> Tensor:

@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from .entries import without_modes
 
+tree_map_only, tree_leaves = pytree.tree_map_only, pytree.tree_leaves
 # As a class's __torch_function__: Python functions see an ordinary tensor, and Dynamo has nothing to trace.
 no_torch_function = torch._C._disabled_torch_function_impl
 
