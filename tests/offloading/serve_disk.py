@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "hook")]
@@ -23,9 +23,13 @@ from tiers import KeepingTier
 
 import aot_cache
 from aot_cache.offloading import weights
+from aot_cache.offloading.residence import Residence
+from aot_cache.offloading.tier_disk import DiskTier
 
 LAYERS, WIDTH = 12, 1024
 BUDGET = 3 * WIDTH * WIDTH * 4
+FAR = f"disk:{tempfile.gettempdir()}"
+X = torch.ones(4, WIDTH)
 
 
 def memory(field: str) -> int:
@@ -38,6 +42,38 @@ def model(layers: int) -> nn.Sequential:
     return nn.Sequential(*made).requires_grad_(False)
 
 
+def offloaded(seed: int) -> tuple[nn.Module, Tensor, Residence, int]:
+    """A model, what it computed before its weights were offloaded, and the bytes by which memory fell then."""
+    torch.manual_seed(seed)
+    big = model(LAYERS)
+    expected = big(X)
+    before = memory("VmRSS")
+    residence = aot_cache.offload_weights(big, BUDGET, FAR)
+    return big, expected, residence, before - memory("VmRSS")
+
+
+def moved(residence: Residence) -> tuple[int, int, int]:
+    """Bytes that the tier read and that were brought in, and transfers in vain, once what was begun ahead is done."""
+    tier: Any = residence.transfer.tier
+    if isinstance(tier, DiskTier):
+        tier._reader.submit(int).result()  # one thread, in order
+    return tier.read, residence.moved_in, residence.wasted
+
+
+def served(run: Any, residence: Residence) -> dict[str, Any]:
+    """What the third run gives, and what it takes."""
+    run(X)  # learns the order, and begins nothing ahead
+    assert residence.near == 0
+    base = memory("VmRSS")
+    run(X)  # begins what the next one needs
+    before = moved(residence)
+    Path("/proc/self/clear_refs").write_text("5")
+    values = run(X)
+    risen = memory("VmHWM") - base
+    read, brought, wasted = (there - here for here, there in zip(before, moved(residence), strict=True))
+    return {"values": values, "risen": risen, "read": read, "moved": brought, "wasted": wasted, "peak": residence.peak}
+
+
 def main(mode: str, seed: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     generated = programs.count_code_generation()
@@ -45,49 +81,14 @@ def main(mode: str, seed: int) -> dict[str, Any]:
         weights.DiskTier = lambda *_: KeepingTier()  # type: ignore[assignment,misc]
     else:
         aot_cache.enable()
-    far = f"disk:{tempfile.gettempdir()}"
-    x = torch.ones(4, WIDTH)
     small = model(1)
-    aot_cache.offload_weights(small, BUDGET, far)
-    small(x)  # what the first use of everything costs is no weight
-    torch.manual_seed(seed)
-    big = model(LAYERS)
-    expected = big(x)
-    before = memory("VmRSS")
-    residence = aot_cache.offload_weights(big, BUDGET, far)
-    after = memory("VmRSS")
-    run = torch.compile(big, fullgraph=True) if mode == "disk" else big
-    run(x)  # learns the order, and begins nothing ahead
-    assert residence.near == 0
-    base = memory("VmRSS")
-    run(x)  # begins what the next one needs
-    tier: Any = residence.transfer.tier
-
-    def finish() -> None:
-        """What was begun ahead is counted where it ends: in order, on one thread."""
-        if mode == "disk":
-            tier._reader.submit(int).result()
-
-    finish()
-    read, moved, wasted = tier.read, residence.moved_in, residence.wasted
-    Path("/proc/self/clear_refs").write_text("5")
-    values = run(x)
-    peak = memory("VmHWM")
-    finish()
-    return {
-        "values": programs.digest(values),
-        "equal": torch.equal(values, expected),
-        "far": residence.far,
-        "fallen": before - after,
-        "budget": BUDGET,
-        "peak": residence.peak,
-        "risen": peak - base,
-        "moved": residence.moved_in - moved,
-        "read": tier.read - read,
-        "wasted": residence.wasted - wasted,
-        "generated": generated(),
-        **aot_cache.stats(),
-    }
+    aot_cache.offload_weights(small, BUDGET, FAR)
+    small(X)  # what the first use of everything costs is no weight
+    big, expected, residence, fallen = offloaded(seed)
+    found = served(torch.compile(big, fullgraph=True) if mode == "disk" else big, residence)
+    found |= {"equal": torch.equal(found["values"], expected), "values": programs.digest(found["values"])}
+    found |= {"far": residence.far, "fallen": fallen, "budget": BUDGET, "generated": generated()}
+    return found | aot_cache.stats()
 
 
 if __name__ == "__main__":

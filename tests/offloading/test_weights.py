@@ -1,12 +1,10 @@
-"""Models whose weights were offloaded: the same numbers, exact bytes, what is refused, and that nothing stays near."""
+"""Models whose weights were offloaded: the same numbers, exact bytes, and nothing stays near."""
 
 from __future__ import annotations
 
-import copy
 import gc
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,54 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import aot_cache
-from aot_cache.errors import BudgetTooSmall, FarTierFull, OffloadError, SettingError, TransferError
+from aot_cache.errors import TransferError
 from aot_cache.offloading import weights
 from aot_cache.offloading.far_tensor import FarTensor
 from aot_cache.offloading.tier_disk import DiskTier
 
-WIDTH = 192
-ONE = WIDTH * WIDTH * 4
-"""Bytes of one weight of a stack."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def stack(layers: int = 4) -> nn.Sequential:
-    torch.manual_seed(layers)
-    return nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(layers))).requires_grad_(False)
-
-
-class Tied(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embed, self.body, self.head = nn.Embedding(WIDTH, WIDTH), stack(2), nn.Linear(WIDTH, WIDTH, bias=False)
-        self.head.weight = self.embed.weight
-        self.requires_grad_(False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        result: Tensor = self.head(self.body(self.embed(tokens)))
-        return result
-
-
-TOKENS = torch.arange(8)
-
-
-@pytest.fixture
-def far(tmp_path: Path) -> str:
-    return f"disk:{tmp_path}"
-
-
-@pytest.fixture
-def x() -> Tensor:
-    torch.manual_seed(0)
-    return torch.randn(3, WIDTH)
+from .weight_models import ONE, TOKENS, WIDTH, Tied, stack
 
 
 def test_outputs_are_bit_equal_and_each_run_moves_each_weight_once(far: str, x: Tensor) -> None:
@@ -175,154 +131,6 @@ def test_buffers_move(far: str, x: Tensor) -> None:
     assert aot_cache.offload_weights(model, ONE, far).far == 2 * ONE
     assert type(model.table) is FarTensor
     assert torch.equal(x @ model.table, expected)
-
-
-def test_a_state_dict_is_far_until_it_is_read_and_is_saved_as_plain_tensors(far: str, tmp_path: Path) -> None:
-    model = stack(2)
-    plain = {name: value.clone() for name, value in model.state_dict().items()}
-    residence = aot_cache.offload_weights(model, ONE, far)
-    state = model.state_dict()
-    assert list(state) == list(plain) and residence.moved_in == 0
-    torch.save(state, tmp_path / "state.pt")
-    saved = torch.load(tmp_path / "state.pt", weights_only=True)
-    assert {type(value) for value in saved.values()} == {Tensor}
-    for name, value in plain.items():
-        assert torch.equal(saved[name], value) and torch.equal(state[name].clone(), value)
-    assert residence.near == 0
-
-
-def test_what_is_loaded_is_written_to_the_far_tier(far: str, x: Tensor) -> None:
-    model, other = stack(2), stack(3)[:2]
-    expected = other(x)
-    residence = aot_cache.offload_weights(model, 2 * ONE, far)
-    model(x), model(x)  # and what was on its way ahead is not used
-    assert residence.near > 0
-    model.load_state_dict(other.state_dict())
-    assert torch.equal(model(x), expected)
-    assert type(model[0].weight) is FarTensor
-    assert residence.transfer.live == residence.far
-
-
-def test_a_tied_weight_is_written_at_all_its_places(far: str) -> None:
-    model, other = Tied(), Tied()
-    with torch.no_grad():
-        other.embed.weight.add_(1)
-        expected = other(TOKENS)
-        aot_cache.offload_weights(model, ONE, far)
-        model.head.weight.add_(1)
-    assert torch.equal(model(TOKENS), expected)
-
-
-def test_what_is_written_to_a_view_reaches_the_weight(far: str) -> None:
-    model = stack(1)
-    expected = model[0].weight.clone()
-    aot_cache.offload_weights(model, ONE, far)
-    weight = model[0].weight
-    for tensor in (expected, weight):
-        tensor.t()[1:, 2:3].mul_(2)
-        tensor.data.view(-1).chunk(2)[1].zero_()
-        tensor.detach()[5].copy_(tensor[6])
-    assert torch.equal(weight.clone(), expected)
-
-
-def test_a_change_of_form_is_refused(far: str) -> None:
-    model = stack(1)
-    aot_cache.offload_weights(model, ONE, far)
-    with pytest.raises(OffloadError, match="changes the form"):
-        model[0].weight.resize_(3, 3)
-    with pytest.raises(OffloadError, match="cannot be viewed as"):
-        model[0].weight.view(torch.int32)
-
-
-@pytest.mark.parametrize("change", ["half", "double", "to_empty"])
-def test_a_conversion_is_refused_and_changes_nothing(far: str, x: Tensor, change: str) -> None:
-    model = nn.Sequential(stack(2))
-    expected = model(x)
-    aot_cache.offload_weights(model, ONE, far)
-    with pytest.raises(OffloadError, match="weight is offloaded, and cannot be converted"):
-        getattr(model, change)(**({"device": "meta"} if change == "to_empty" else {}))
-    assert torch.equal(model(x), expected)
-
-
-def test_a_conversion_to_what_it_is_goes_through(far: str, x: Tensor) -> None:
-    model = stack(2)
-    expected = model(x)
-    residence = aot_cache.offload_weights(model, ONE, far)
-    model.to("cpu").float()
-    assert residence.moved_in == 0
-    assert torch.equal(model(x), expected)
-
-
-def test_a_copy_is_refused(far: str) -> None:
-    model = stack(1)
-    aot_cache.offload_weights(model, ONE, far)
-    with pytest.raises(OffloadError, match="cannot be copied"):
-        copy.deepcopy(model)
-
-
-def test_a_model_that_could_be_trained_is_refused(far: str) -> None:
-    model = stack(2)
-    model[1].bias.requires_grad_(True)
-    with pytest.raises(OffloadError, match=r"1\.bias requires grad.*requires_grad_\(False\)"):
-        aot_cache.offload_weights(model, ONE, far)
-    assert type(model[0].weight) is nn.Parameter
-
-
-def test_weights_of_an_optimizer_are_refused(far: str) -> None:
-    model = stack(2)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1)
-    with pytest.raises(OffloadError, match=r"optimizer \(SGD\) holds weights"):
-        aot_cache.offload_weights(model, ONE, far)
-    assert type(model[0].weight) is nn.Parameter
-    del optimizer
-    gc.collect()
-    aot_cache.offload_weights(model, ONE, far)
-
-
-def test_grad_that_is_asked_for_afterwards_is_refused(far: str, x: Tensor) -> None:
-    model = stack(2)
-    expected = model(x)
-    aot_cache.offload_weights(model, ONE, far)
-    model.requires_grad_(True)
-    with pytest.raises(OffloadError, match="requires grad"):
-        model(x)
-    with torch.no_grad():
-        assert torch.equal(model(x), expected)
-
-
-def test_weights_are_offloaded_once(far: str) -> None:
-    model = stack(1)
-    aot_cache.offload_weights(model, ONE, far)
-    with pytest.raises(OffloadError, match="already"):
-        aot_cache.offload_weights(model, ONE, far)
-
-
-@pytest.mark.parametrize(
-    ("budget", "there", "error"),
-    [
-        ("much", "disk:/tmp", SettingError),
-        (ONE, "tape:/tmp", SettingError),
-        (ONE, "disk:", SettingError),
-        (ONE, "disk:/nowhere/at/all", TransferError),
-        (ONE, "host", OffloadError),
-        (ONE - 1, "disk:/tmp", BudgetTooSmall),
-    ],
-)
-def test_what_cannot_be_is_said_and_changes_nothing(budget: Any, there: str, error: type[Exception]) -> None:
-    model = stack(1)
-    with pytest.raises(error, match=str(ONE) if error is BudgetTooSmall else None):
-        aot_cache.offload_weights(model, budget, there)
-    assert type(model[0].weight) is nn.Parameter
-
-
-def test_a_far_tier_that_is_full_changes_nothing(far: str, x: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights, "DiskTier", lambda directory, limit: DiskTier(directory, 3 * ONE))
-    model = stack()
-    expected = model(x)
-    with pytest.raises(FarTierFull):
-        aot_cache.offload_weights(model, ONE, far)
-    assert {type(layer.weight) for layer in model} == {nn.Parameter}
-    assert torch.equal(model(x), expected)
 
 
 def test_an_operation_that_needs_more_than_the_budget_says_how_much(far: str) -> None:

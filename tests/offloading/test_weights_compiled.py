@@ -1,8 +1,9 @@
-"""Offloaded weights under torch.compile: one graph, whose inputs are handles, and which brings weights in one by one."""
+"""Offloaded weights under torch.compile: one graph, whose inputs are handles, and which brings weights in in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch._dynamo.backends.common import aot_autograd
 import aot_cache
 from aot_cache.offloading import far_tensor
 
-from .test_weights import ONE, TOKENS, Tied, stack
+from .weight_models import ONE, TOKENS, WIDTH, Tied, stack
 
 PROGRAM = Path(__file__).parent / "serve_disk.py"
 # Large tensors are given back to the system when they are freed.
@@ -50,11 +51,11 @@ def test_the_graph_takes_handles_and_brings_each_weight_in_after_the_use_of_the_
     assert torch.equal(run(TOKENS), expected)
     (graph,) = graphs
     sizes = [node.meta["val"].numel() for node in graph.graph.find_nodes(op="placeholder")]
-    assert sorted(sizes) == [2, 2, 2, len(TOKENS), ONE // 4 // 192, ONE // 4 // 192]
+    assert sorted(sizes) == [2, 2, 2, len(TOKENS), WIDTH, WIDTH]
     brought = graph.graph.find_nodes(op="call_function", target=far_tensor.weight)
     assert len(brought) == 4
     assert brought[0].args[1] == []
-    for before, node in zip(brought, brought[1:], strict=False):
+    for before, node in pairwise(brought):
         (after,) = node.args[1]
         assert before in after.all_input_nodes
     assert (residence.moved_in, residence.peak) == (4 * ONE, ONE)
@@ -62,7 +63,7 @@ def test_the_graph_takes_handles_and_brings_each_weight_in_after_the_use_of_the_
 
 def test_other_weights_and_another_budget_need_no_other_graph(tmp_path: Path) -> None:
     model, other = stack(2), stack(3)[:2]
-    x = torch.randn(3, 192)
+    x = torch.randn(3, WIDTH)
     aot_cache.offload_weights(model, ONE, f"disk:{tmp_path}")
     run, graphs = compiled(model)
     run(x)
@@ -86,7 +87,7 @@ def test_a_graph_that_writes_to_a_weight_is_refused(tmp_path: Path) -> None:
         return result
 
     with pytest.raises(Exception, match="a compiled graph writes to an offloaded weight"):
-        torch.compile(scaled, backend="aot_eager", fullgraph=True)(torch.randn(3, 192))
+        torch.compile(scaled, backend="aot_eager", fullgraph=True)(torch.randn(3, WIDTH))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +125,7 @@ def test_each_run_reads_each_weight_once(served: Served) -> None:
 
 def test_outputs_are_bit_equal_and_so_they_are_when_warm_with_other_weights(served: Served) -> None:
     cold, warm = served("disk", "1"), served("disk", "2")
-    assert cold["equal"] and warm["equal"]
+    assert (cold["equal"], warm["equal"]) == (True, True)
     assert cold["values"] != warm["values"]
     assert (cold["graph_miss"], cold["graph_hit"], cold["graph_bypass"]) == (1, 0, 0)
     assert (warm["graph_miss"], warm["graph_hit"], warm["graph_bypass"], warm["generated"]) == (0, 1, 0, 0)

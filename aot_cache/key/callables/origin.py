@@ -54,8 +54,9 @@ def of_file(path: str) -> Origin | None:
 @lru_cache(maxsize=None)
 def _this_package() -> Origin:
     """This package, which may run from a checkout: its source stands for its version. Its state is not the user's."""
-    sources = sorted(_PACKAGE.rglob("*.py"))
-    return Origin(_PACKAGE.name, digest(b"".join(digest(source.read_bytes()).encode() for source in sources)))
+    sources = {source.relative_to(_PACKAGE).as_posix(): source.read_bytes() for source in _PACKAGE.rglob("*.py")}
+    lines = [f"{digest(content)} {name}" for name, content in sorted(sources.items())]
+    return Origin(_PACKAGE.name, digest("\n".join(lines).encode()))
 
 
 def of_module(module: ModuleType) -> Origin | None:
