@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import OffloadError, TransferError
 from ..torch_compat import wrappers
 from . import handles
-from .operators import NAMESPACE
+from .operators import NAMESPACE, handle_like
 from .residence import Weight
 
 
@@ -75,10 +75,10 @@ class FarTensor(Tensor):
         targets = wrappers.tree_leaves(wrappers.written(func, args, kwargs))
         if any(isinstance(target, FarTensor) for target in targets):
             return _write(func, args, kwargs, [target for target in targets if isinstance(target, FarTensor)])
-        after = _last_result()
+        after = _last_use()
         args, kwargs = wrappers.tree_map_only(FarTensor, lambda far: _near(far, after), (args, kwargs))
         result = func(*args, **kwargs)
-        _note_result(result)
+        _note_use(result)
         return result
 
 
@@ -93,21 +93,22 @@ def _view(func: Any, base: FarTensor, args: Any, kwargs: dict[str, Any]) -> Any:
     return wrappers.tree_map_only(Tensor, far, wrappers.view(func, base, args, kwargs))
 
 
-# What the last use of a weight made, by the graph that is being traced.
-_results: weakref.WeakKeyDictionary[Any, Tensor] = weakref.WeakKeyDictionary()
+# What says that the last weight was used, by the graph that is being traced.
+_used: weakref.WeakKeyDictionary[Any, Tensor] = weakref.WeakKeyDictionary()
 
 
-def _last_result() -> list[Tensor]:
+def _last_use() -> list[Tensor]:
     """An edge for the operator: compilers move what depends on nothing, and all weights would be near at once."""
     graph = wrappers.trace()
-    return [_results[graph]] if graph in _results else []
+    return [_used[graph]] if graph in _used else []
 
 
-def _note_result(result: Any) -> None:
+def _note_use(result: Any) -> None:
+    """Have `result` computed before the next weight comes: else what it is for would read this weight later."""
     graph = wrappers.trace()
-    made = next((leaf for leaf in wrappers.tree_leaves(result) if isinstance(leaf, Tensor)), None)
-    if graph is not None and made is not None:
-        _results[graph] = made
+    made = [leaf for leaf in wrappers.tree_leaves(result) if isinstance(leaf, Tensor)]
+    if graph is not None and made:
+        _used[graph] = used(made)
 
 
 def _near(far: FarTensor, after: list[Tensor]) -> Tensor:
@@ -171,12 +172,19 @@ def _fake_weight(
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
+def _token(results: Sequence[Tensor]) -> Tensor:
+    return handle_like()
+
+
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
 # Two calls with one handle may give other values, and none may be folded into a constant: what the tag says.
 _library.define(
     f"weight(Tensor handle, Tensor[] after, {_LIKE}) -> Tensor",
     tags=(torch.Tag.nondeterministic_seeded, torch.Tag.flexible_layout),
 )
-_library.impl("weight", _weight, "CompositeExplicitAutograd")
-torch.library.register_fake(f"{NAMESPACE}::weight", _fake_weight, lib=_library)
+_library.define("used(Tensor[] results) -> Tensor", tags=(torch.Tag.flexible_layout,))
+for _name, _real, _fake in (("weight", _weight, _fake_weight), ("used", _token, _token)):
+    _library.impl(_name, _real, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake, lib=_library)
 weight = torch.ops.aot_cache.weight.default
+used = torch.ops.aot_cache.used.default

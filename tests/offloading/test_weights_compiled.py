@@ -56,8 +56,9 @@ def test_the_graph_takes_handles_and_brings_each_weight_in_after_the_use_of_the_
     assert len(brought) == 4
     assert brought[0].args[1] == []
     for before, node in pairwise(brought):
-        (after,) = node.args[1]
-        assert before in after.all_input_nodes
+        (token,) = node.args[1]
+        assert token.target is far_tensor.used
+        assert before in token.args[0][0].all_input_nodes
     assert (residence.moved_in, residence.peak) == (4 * ONE, ONE)
 
 
