@@ -177,12 +177,10 @@ def _token(results: Sequence[Tensor]) -> Tensor:
 
 
 _library = torch.library.Library(NAMESPACE, "FRAGMENT")
-# Two calls with one handle may give other values, and none may be folded into a constant: what the tag says.
-_library.define(
-    f"weight(Tensor handle, Tensor[] after, {_LIKE}) -> Tensor",
-    tags=(torch.Tag.nondeterministic_seeded, torch.Tag.flexible_layout),
-)
-_library.define("used(Tensor[] results) -> Tensor", tags=(torch.Tag.flexible_layout,))
+# Two calls of `weight` with one handle may give other values, and none may be folded into a constant, nor moved.
+_TAGS = (torch.Tag.nondeterministic_seeded, torch.Tag.flexible_layout)
+_library.define(f"weight(Tensor handle, Tensor[] after, {_LIKE}) -> Tensor", tags=_TAGS)
+_library.define("used(Tensor[] results) -> Tensor", tags=_TAGS)
 for _name, _real, _fake in (("weight", _weight, _fake_weight), ("used", _token, _token)):
     _library.impl(_name, _real, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{NAMESPACE}::{_name}", _fake, lib=_library)

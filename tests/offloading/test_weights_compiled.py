@@ -138,3 +138,9 @@ def test_with_a_tier_that_moves_nothing_the_numbers_are_the_same_and_memory_stay
     assert kept["values"] == served("disk", "2")["values"]
     assert kept["fallen"] < 0.01 * kept["far"]
     assert kept["read"] == 0
+
+
+@pytest.mark.parametrize("operator", [far_tensor.weight, far_tensor.used], ids=["weight", "used"])
+def test_torchs_passes_may_neither_move_nor_fold_the_operators(operator: Any) -> None:
+    # Inductor moves what has not this tag to where its result is used, and then reads a weight long after its use.
+    assert torch.Tag.nondeterministic_seeded in operator.tags
