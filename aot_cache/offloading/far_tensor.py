@@ -1,7 +1,7 @@
 """A tensor whose bytes are in the far tier: whatever reads it gets a near copy, for as long as it is used.
 
-It is a traceable subclass around a handle. torch.compile therefore sees the handle as the graph's input, and an operator
-that brings the bytes in before each use; a compiled graph holds neither the weight nor where it is.
+It is a traceable subclass around a handle. torch.compile therefore sees the handle as the graph's input, and operators
+that bring the bytes in before each use; a compiled graph holds neither the weight nor where it is.
 """
 
 from __future__ import annotations
