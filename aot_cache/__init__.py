@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from .hook.offload import Offload
+    from .offloading.residence import Residence
     from .outcome import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["disable", "enable", "enabled", "errors", "events", "mark", "offload", "stats"]
+__all__ = ["disable", "enable", "enabled", "errors", "events", "mark", "offload", "offload_weights", "stats"]
 
 
 def enable(**settings: Any) -> None:
@@ -111,6 +112,31 @@ def mark(tensor: Tensor, wish: str = "must") -> Tensor:
     from .offloading.wishes import mark
 
     return mark(tensor, wish)
+
+
+def offload_weights(model: nn.Module, budget: int | str, far: str) -> Residence:
+    """Move the weights of a model for inference to a far tier; each use brings what it needs in, and drops it after.
+
+    Parameters and buffers in storages of 64 KiB and more move; tied ones are one. The copy in the far tier is the
+    master: state_dict() refers to it, load_state_dict() writes to it. Works in eager code and under torch.compile,
+    where compiled code depends on neither the values nor the budget. Convert and copy the model before.
+
+    budget: bytes, or a size such as 4GB, of weights that may be near at a time: in use, or on their way ahead of it.
+    far: "disk:DIRECTORY" (a file without a name) for weights on the CPU, "host" (pinned memory) for an accelerator's.
+
+    Returns counters in bytes: far, near, peak, moved_in; and `held`, the weights that something else keeps near.
+
+    Using the model raises TransferError: one operation needs more than the budget at a time, or the far tier failed.
+
+    Raises:
+        OffloadError: a parameter requires grad, is held by an optimizer, is offloaded already or on another device.
+        BudgetTooSmall: the largest weight does not fit; says how large it is.
+        SettingError: a value is not allowed; names it and says what is.
+        FarTierFull, TransferError: the weights cannot be copied out; the model stays as it was.
+    """
+    from .offloading import weights
+
+    return weights.offload_weights(model, budget, far)
 
 
 def stats() -> dict[str, int]:

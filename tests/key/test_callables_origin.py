@@ -164,3 +164,25 @@ def test_a_function_of_a_users_module_in_c_is_not_known_by_its_source(monkeypatc
     monkeypatch.setitem(sys.modules, "user_plain", module)
     with pytest.raises(Unidentified, match="compiled code of module `user_plain`"):
         source_facts("user_plain")
+
+
+def test_this_package_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origin, "_PACKAGE", tmp_path)
+
+    def known(**sources: str) -> object:
+        for name, source in sources.items():
+            (tmp_path / f"{name}.py").write_text(source)
+        origin._this_package.cache_clear()
+        origin.of_file.cache_clear()
+        return origin.of_file(str(tmp_path / "a.py"))
+
+    try:
+        first = known(a="x = 1", b="")
+        assert first is not None
+        assert known(a="x = 2") != first
+        assert known(a="x = 1") == first
+        assert known(a="", b="x = 1") != first
+        assert origin.of_file(str(tmp_path.parent / "a.py")) is None
+    finally:
+        origin._this_package.cache_clear()
+        origin.of_file.cache_clear()

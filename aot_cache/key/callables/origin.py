@@ -14,6 +14,7 @@ import re
 import sys
 import sysconfig
 from functools import lru_cache
+from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ class Origin(NamedTuple):
 PYTHON = Origin(sys.implementation.name, platform.python_version())
 _COMPILED = (".so", ".pyd")
 _STDLIB = {os.path.normcase(os.path.dirname(os.__file__)), os.path.normcase(sysconfig.get_path("stdlib"))}
+_PACKAGE = Path(__file__).resolve().parents[2]
 _SITE = re.compile(r"(.*[/\\](?:site|dist)-packages)[/\\](.+)", re.DOTALL)
 
 
@@ -41,10 +43,20 @@ def of_file(path: str) -> Origin | None:
         return PYTHON
     if not os.path.isabs(path):
         return None
+    if Path(path).is_relative_to(_PACKAGE):
+        return _this_package()
     if match := _SITE.fullmatch(path):
         return _owner(match[1], match[2].replace("\\", "/"))
     folded = os.path.normcase(path)
     return PYTHON if any(folded.startswith(root + os.sep) for root in _STDLIB) else None
+
+
+@lru_cache(maxsize=None)
+def _this_package() -> Origin:
+    """This package, which may run from a checkout: its source stands for its version. Its state is not the user's."""
+    sources = {source.relative_to(_PACKAGE).as_posix(): source.read_bytes() for source in _PACKAGE.rglob("*.py")}
+    lines = [f"{digest(content)} {name}" for name, content in sorted(sources.items())]
+    return Origin(_PACKAGE.name, digest("\n".join(lines).encode()))
 
 
 def of_module(module: ModuleType) -> Origin | None:
