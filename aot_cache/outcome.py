@@ -46,7 +46,7 @@ class Reason(enum.Enum):
     FOREIGN = "the entry was written by another torch, format or machine"
     LOAD = "the entry could not be loaded"
     WRITE = "the entry could not be written"
-    CPU = "this CPU lacks the level that kernels were to be compiled for"
+    CPU = "kernels cannot be compiled for the CPU level that was asked for"
     NOT_SERIALIZABLE = "the compiled graph cannot be stored"
     INTERNAL = "the cache itself failed"
     VERIFY = "a verified hit is not what a fresh compile gives"

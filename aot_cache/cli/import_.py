@@ -121,9 +121,11 @@ def _not_newer(one: archive.Carried, store: Store) -> str:
 
 def _foreign(there: Mapping[str, str], own: Mapping[str, str]) -> str:
     """Why an entry made in the environment `there` cannot hit in this one; empty if nothing is known against it."""
-    level = there.get("cpu.level")
-    if level is not None and (level not in LEVELS or (missing := lacking(level))):
-        return f"another CPU: for {level}, " + (f"this one lacks {' '.join(missing)}" if level in LEVELS else "unknown")
+    if (level := there.get("cpu.level")) is not None:
+        if level not in LEVELS:
+            return f"another CPU: {level} is not known here"
+        if missing := lacking(level):
+            return f"another CPU: for {level}, this one lacks {' '.join(missing)}"
     for what, names in _DIFFERENCES.items():
         for name in names:
             theirs, ours = there.get(name), own.get(name)

@@ -23,13 +23,16 @@ from ..key.fingerprint_key import frame_key
 from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
+from ..store.readonly import ReadonlyStore
 from ..torch_compat import frames, frames_install, frames_state, kernels
-from . import frames_record, frames_verify
+from . import frames_record
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
 # Entries of one frame that a look-up compares; edits leave old ones behind until they are evicted.
 _MOST_ENTRIES = 32
+Named = tuple[str, tuple[parts.KeyPart, ...]]
+"""A frame's name and its key's parts, as far as they are known."""
 
 
 @dataclass
@@ -49,10 +52,16 @@ class FrameCache:
 
     def __init__(self, settings: Settings, graphs: GraphCache, ledger: Ledger) -> None:
         self._settings, self._graphs, self._ledger = settings, graphs, ledger
+        # Comparing is no use of an entry.
+        self._looking = ReadonlyStore(settings.directory)
         self._drafts: list[Draft] = []
         self._added: dict[int, set[str]] = {}
         self._stored: dict[str, str | None] = {}
-        self._verifier = frames_verify.FrameVerifier(settings, ledger, self._end) if settings.verify else None
+        self._verifier: Any = None
+        if settings.verify:
+            from .frames_verify import FrameVerifier
+
+            self._verifier = FrameVerifier(settings, ledger, self._end)
         # A backward may be compiled, and so its frame be published, in a thread of autograd's.
         self._mutex = threading.RLock()
 
@@ -74,8 +83,7 @@ class FrameCache:
         name = frames.PREFIX + key.digest
         try:
             found, reason, detail = self._look_up(name, key, call, started)
-        except frames_verify.Picked as picked:
-            assert self._verifier is not None
+        except frames_record.Picked as picked:
             store = self._graphs.store if self._graphs.writable else None
             return self._verifier.settle(picked, name, call, lambda: self._traced(call, compile_it), store)
         if found is not None:
@@ -94,8 +102,11 @@ class FrameCache:
         started, of = time.perf_counter(), (call.code.co_name, key.parts)
         try:
             result, trace, added = self._traced(call, compile_it)
-        except BaseException:
-            self._end(Miss, name, started, reason, detail, of=of)
+        except Exception as error:
+            if why := frames_record.gave_up(error):
+                self._end(Bypass, name, started, Reason.FRAME_SKIPPED, why, of=(of[0], ()))
+            else:
+                self._end(Miss, name, started, reason, detail, of=of)
             raise
         seconds = time.perf_counter() - started - trace.backend_seconds
         try:
@@ -134,6 +145,7 @@ class FrameCache:
             for stored, opened in self._candidates(name, key):
                 found, change, saved = self._use(stored, opened, call)
                 if found is not None:
+                    self._graphs.store.get(stored)  # marks it as used
                     self._ledger.add(Hit("frame", name, time.perf_counter() - started, saved))
                     return found, Reason.ABSENT, ""
                 reason, detail = Reason.CHANGED, change
@@ -146,7 +158,7 @@ class FrameCache:
         found = []
         for entry in sorted(self._graphs.store.entries(f"{name}."), key=lambda e: -e.used)[:_MOST_ENTRIES]:
             try:
-                opened = envelope.Envelope(self._graphs.store.get(entry.name) or b"")
+                opened = envelope.Envelope(self._looking.get(entry.name) or b"")
                 frames_record.check_belongs(opened.manifest, key)
                 found.append((entry.name, opened))
             except AotCacheError as error:
@@ -157,7 +169,7 @@ class FrameCache:
         """The result of one entry for the live frame; or None, and what is different. Last: seconds that it saves.
 
         Raises:
-            frames_verify.Picked: the entry would be used, and is to be verified.
+            frames_record.Picked: the entry would be used, and is to be verified.
         """
         started = time.perf_counter()
         try:
@@ -171,7 +183,7 @@ class FrameCache:
                 loaded = {name: self._graph(graph, call, saved) for name, graph in frame.graphs.items()}
                 result = frames_record.install(frame, live, call, loaded)
                 if self._verifier and self._verifier.picks(stored):
-                    raise frames_verify.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
+                    raise frames_record.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
                 return result, "", sum(saved.values())
         except frames_record.Changed as change:
             return None, str(change), 0.0
@@ -275,17 +287,9 @@ class FrameCache:
         self._end(Failed, name, started, Reason.INTERNAL, repr(error))
 
     def _end(
-        self,
-        kind: type[Any],
-        key: str | None,
-        started: float,
-        reason: Reason,
-        detail: str = "",
-        remedy: str = "",
-        of: tuple[str, tuple[parts.KeyPart, ...]] = ("", ()),
+        self, kind: type[Any], key: str | None, started: float, reason: Reason, *text: str, of: Named = ("", ())
     ) -> None:
-        """Note an outcome; `of`: the frame's name and its key's parts."""
-        outcome: Outcome = kind("frame", key, time.perf_counter() - started, reason, detail, remedy)
+        outcome: Outcome = kind("frame", key, time.perf_counter() - started, reason, *text)
         self._ledger.add(outcome)
         self._graphs.history.record(outcome, *of)
         log.info("aot_cache: frame: %s", outcome)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
-from ..errors import AotCacheError, ForeignEntry
+from ..errors import AotCacheError, ForeignEntry, MissAsserted
 from ..key import fingerprint, fingerprint_places, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
@@ -21,6 +21,16 @@ _MOST_CHANGES = 3
 
 class Changed(AotCacheError):
     """The live frame is not as the stored one was; says what is different."""
+
+
+@dataclass
+class Picked(BaseException):
+    """A stored frame that agrees with the live one and is to be verified; no `except Exception` on its way keeps it."""
+
+    name: str
+    data: bytes
+    manifest: Manifest
+    frame: Frame
 
 
 @dataclass
@@ -36,6 +46,16 @@ def check_belongs(manifest: Manifest, key: parts.CacheKey) -> None:
     mine, theirs = ([(p.name, p.digest) for p in found] for found in (key.parts, manifest.parts))
     if manifest.key != key.digest or mine != theirs:
         raise ForeignEntry(f"the entry says it is of key {manifest.key}, not {key.digest}")
+
+
+def gave_up(error: BaseException | None) -> str:
+    """Why Dynamo does not compile a frame of which it raises `error`; '' if a hit was asserted, and so it only stopped."""
+    said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:200]
+    while error is not None:
+        if isinstance(error, MissAsserted):
+            return ""
+        error = error.__cause__ or error.__context__
+    return said
 
 
 def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset[str]) -> Frame:

@@ -10,11 +10,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import VerificationFailed
 from ..key.encode import CannotKey
@@ -31,16 +29,6 @@ Traced = Callable[[], "tuple[Any, frames.Trace, frozenset[str]]"]
 """Has Dynamo compile the frame: its result, what it did, and the globals that compiles of this process added."""
 
 
-@dataclass
-class Picked(BaseException):
-    """A stored frame that agrees with the live one and is to be verified; no `except Exception` on its way keeps it."""
-
-    name: str
-    data: bytes
-    manifest: Manifest
-    frame: Frame
-
-
 class FrameVerifier:
     """Picks hits and judges them; `end` notes an outcome, `store` is None if nothing may be written."""
 
@@ -48,7 +36,7 @@ class FrameVerifier:
         self._directory, self._ledger, self._end = settings.directory, ledger, end
         self.picks = Verifier(settings, end).picks
 
-    def settle(self, picked: Picked, key: str, call: frames.Call, trace_it: Traced, store: Store | None) -> Any:
+    def settle(self, picked: frames_record.Picked, key: str, call: frames.Call, trace_it: Traced, store: Store | None) -> Any:
         """Dynamo's own result, after the stored one was found to be the same: then it counts as a hit.
 
         Raises:
@@ -62,7 +50,7 @@ class FrameVerifier:
         self._ledger.add(Hit("frame", key, time.perf_counter() - started))
         return result
 
-    def _fail(self, picked: Picked, store: Store | None, differences: Mapping[str, str], started: float) -> None:
+    def _fail(self, picked: frames_record.Picked, store: Store | None, differences: Mapping[str, str], started: float) -> None:
         texts = [f"{what}: {how}" for what, how in differences.items()]
         done, report = put_away(self._directory, picked, store, differences)
         of = picked.manifest.name, picked.manifest.parts

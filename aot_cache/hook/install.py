@@ -68,9 +68,13 @@ class Installation:
     def _cpu_level(self) -> str:
         """The level to compile for; "" for this CPU, also where it lacks what the level has."""
         level = self.settings.cpu
-        if level == NATIVE or not (lacking := machine.lacking(level)):
-            return level if level != NATIVE else ""
-        detail = f"AOT_CACHE_CPU={level}: it lacks {' '.join(lacking)}; kernels are compiled for this CPU itself"
+        if level == NATIVE:
+            return ""
+        lacking = machine.lacking(level)
+        reason = f"it lacks {' '.join(lacking)}" if lacking else cpu.obstacle()
+        if not reason:
+            return level
+        detail = f"AOT_CACHE_CPU={level}: {reason}; kernels are compiled for this CPU itself"
         LEDGER.add(Failed("graph", None, 0.0, Reason.CPU, detail, "choose a level that every machine has"))
         log.warning("aot_cache: %s", detail)
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, lowering, registries, tensors
+from ..torch_compat import aot, compilers, config, lowering, registries, tensors
 from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
@@ -37,11 +37,12 @@ def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
     """
     if obstacle := aot.obstacle():
         raise CannotKey(Reason.UNKNOWN_STATE, obstacle)
+    compiler, is_read = _compiler_part(request, identify)
     return CacheKey(
         (
-            graph_part(request.graph, symbols, identify),
+            graph_part(request.graph, symbols, identify, is_read or config.has_code()),
             inputs_part(request.inputs, symbols, identify),
-            _compiler_part(request, identify),
+            compiler,
             config_part(identify),
             ambient_part(),
             extensions_part(identify),
@@ -50,8 +51,8 @@ def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
     )
 
 
-def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
-    """How AOTAutograd was called, and whatever compilers, passes and decompositions are not torch's own."""
+def _compiler_part(request: aot.Request, identify: Identify) -> tuple[KeyPart, bool]:
+    """How AOTAutograd was called, and whatever compilers, passes and decompositions are not torch's own, if any."""
     if not compilers.are_known():
         raise CannotKey(Reason.BACKEND, "the graph did not come through torch._dynamo.backends.common.aot_autograd")
     encoder = Encoder()
@@ -60,10 +61,11 @@ def _compiler_part(request: aot.Request, identify: Identify) -> KeyPart:
     found = compilers.foreign()
     if not request.peeking:  # as Inductor's own compile would be called, without its table
         found |= registries.decompositions(request.decompositions)
-    for name, known in (identities(found, identify) | process_code(identify)).items():
+    others = identities(found, identify) | process_code(identify)
+    for name, known in others.items():
         encoder.value((name, known))
         summary[name] = known
-    return KeyPart.of("compiler", encoder.bytes(), summary)
+    return KeyPart.of("compiler", encoder.bytes(), summary), bool(others)
 
 
 def process_code(identify: Identify) -> dict[str, str]:
@@ -75,7 +77,7 @@ def process_code(identify: Identify) -> dict[str, str]:
     if unseen := registries.unseen():
         remedy = "call aot_cache.enable() before anything imports torch._inductor, or install aot_cache"
         raise CannotKey(Reason.UNKNOWN_STATE, f"rules added to {', '.join(unseen)} before the cache was on", remedy)
-    return identities(registries.changes() | lowering.user_patterns(), identify) | patches()
+    return identities(registries.changes() | lowering.user_patterns() | patches(), identify)
 
 
 def identities(found: Mapping[str, Any], identify: Identify) -> dict[str, str]:

@@ -85,10 +85,15 @@ class Encoder:
         elif isinstance(value, range):
             self.text("range", f"{value.start} {value.stop} {value.step}")
         elif isinstance(value, enum.Enum):
-            self.text("enum", f"{type(value).__module__}.{type(value).__qualname__}.{value.name}")
+            self._enum(value)
         else:
             kind = f"{type(value).__module__}.{type(value).__qualname__}"
             raise CannotKey(Reason.UNKNOWN_OBJECT, f"a value of type {kind}")
+
+    def _enum(self, member: enum.Enum) -> None:
+        # The name alone does not say what the program computes with.
+        self.text("enum", f"{type(member).__module__}.{type(member).__qualname__}.{member.name}")
+        self.value(member._value_)
 
     def _sequence(self, items: list[Any] | tuple[Any, ...]) -> None:
         kind = "list" if isinstance(items, list) else "tuple"

@@ -13,6 +13,7 @@ from ..outcome import Reason
 from ..torch_compat import distributed, targets, tensors, triton
 from .encode import CannotKey, Encoder
 from .parts import KeyPart
+from .names import names
 from .safety import check, source_line
 
 # What Dynamo notes on nodes and graphs for messages, or derives from the graph. Anything else on them counts.
@@ -32,13 +33,15 @@ Identify = Callable[[Any], str]
 """A portable identity of a Python callable or class; raises CannotKey."""
 
 
-def graph_part(module: GraphModule, symbols: tensors.Symbols, identify: Identify) -> KeyPart:
+def graph_part(module: GraphModule, symbols: tensors.Symbols, identify: Identify, is_read: bool = False) -> KeyPart:
     """The key part of a graph that Dynamo captured.
+
+    is_read: whether code of somebody else takes part in the compile, which may act on the names that nodes carry.
 
     Raises:
         CannotKey: some node is not known to be covered by the key.
     """
-    walk = _Walk(symbols, identify)
+    walk = _Walk(symbols, identify, is_read)
     walk.module(module)
     # One line for each, so that a difference names the operator.
     calls = {f"calls {name}": str(count) for name, count in sorted(walk.calls.items())}
@@ -48,11 +51,11 @@ def graph_part(module: GraphModule, symbols: tensors.Symbols, identify: Identify
 class _Walk:
     """One pass over a module and the modules nested in it."""
 
-    def __init__(self, symbols: tensors.Symbols, identify: Identify) -> None:
+    def __init__(self, symbols: tensors.Symbols, identify: Identify, is_read: bool) -> None:
         self.encoder = Encoder(self._extend)
         self.calls: Counter[str] = Counter()
         self.nodes = 0
-        self._symbols, self._identify = symbols, identify
+        self._symbols, self._identify, self._is_read = symbols, identify, is_read
         self._index: dict[Node, int] = {}
         self._modules: dict[int, int] = {}
         self._known: dict[int, tuple[Any, str]] = {}
@@ -88,6 +91,9 @@ class _Walk:
             else:
                 self._call(node)
             self._meta("meta", node.meta, _NEUTRAL_NODE_META)
+            if self._is_read:
+                for name in names(node):
+                    self.encoder.text("name", name)
         except CannotKey as error:
             place = source_line(node)
             detail = error.detail if not place or place in error.detail else f"{error.detail}, at {place}"

@@ -74,6 +74,14 @@ def snapshot() -> dict[str, Any]:
     return found
 
 
+def has_code() -> bool:
+    """Whether a setting that counts holds code: a pass, a partitioner, a solver."""
+    values = (
+        item for value in snapshot().values() for item in (value if isinstance(value, (list, tuple)) else (value,))
+    )
+    return any(callable(value) or hasattr(value, "uuid") for value in values)
+
+
 def non_default(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Those of `values` that differ from torch's defaults, each with its default (None if it has none)."""
     import torch._dynamo.config as dynamo

@@ -1,9 +1,10 @@
-"""The CPU that Inductor writes and builds kernels for: the one at hand, or a named level that other machines have too."""
+"""The CPU that Inductor writes and builds kernels for: the one at hand, or a named level that others have too."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ _V4 = _V3 + "mavx512f mavx512bw mavx512cd mavx512dq mavx512vl".split()
 FLAGS = {"x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4}
 """By level: the compiler's flags, without their first dash, that stand in place of -march=native."""
 _VECTORS = {"x86-64-v2": (), "x86-64-v3": ("VecAVX2",), "x86-64-v4": ("VecAVX512", "VecAVX2")}
+_IN_PROCESS = ("", "NORMAL", "SERIALIZE")
 _ARCHITECTURE = ("march=", "mcpu=", "mtune=")
 
 _level = ""
@@ -32,8 +34,20 @@ def use(level: str) -> None:
 
 
 def level() -> str:
-    """The level that is compiled for; "" for this CPU."""
-    return _level
+    """The level that is compiled for; "" for this CPU, also while there is an `obstacle`."""
+    return "" if _level and obstacle() else _level
+
+
+def obstacle() -> str:
+    """Why no level can be compiled for, whatever the CPU; '' if one can."""
+    module = sys.modules.get(f"{_INDUCTOR}.compile_fx")
+    if module is None:
+        mode = os.environ.get("TORCHINDUCTOR_FX_COMPILE_MODE", "").upper()
+    else:
+        mode = getattr(getattr(module, "fx_compile_mode", None), "name", "")
+        mode = "ASYNC" if getattr(module, "fx_compile_async", False) else mode
+    # There Inductor would write sources for this CPU's vectors, and here they would be built for the level's.
+    return "" if mode in _IN_PROCESS else f"Inductor compiles in another process (fx_compile_mode {mode})"
 
 
 def join(patches: Patches) -> None:
@@ -60,7 +74,7 @@ def _replace(patches: Patches, home: str, name: str, around: Callable[..., Any])
     # A module that is imported meanwhile keeps it when the patches are gone: then it must do what the original does.
     @functools.wraps(original)
     def replacement(*args: Any, **kwargs: Any) -> Any:
-        return around(original, *args, **kwargs) if _level else original(*args, **kwargs)
+        return around(original, *args, **kwargs) if level() else original(*args, **kwargs)
 
     for holder in [m for n, m in list(sys.modules.items()) if n.startswith(_INDUCTOR)]:
         if getattr(holder, "__dict__", {}).get(name) is original:

@@ -156,8 +156,23 @@ def overrides() -> dict[str, dict[str, Any]]:
                 found[name]["fake"] = _fake(entry)
     if fallbacks := registrations.fallbacks():
         found["fallbacks"] = {str(key): kernel.function for key, kernel in fallbacks.items()}
+    if fakes := _fakes_in_tables():
+        found["fake tensors"] = fakes
     if not registrations.is_complete():
         _refuse_unseen(found)
+    return found
+
+
+def _fakes_in_tables() -> dict[str, Any]:
+    """What code outside torch put into the tables by which FakeTensor computes shapes, by operator or by condition."""
+    from torch._subclasses import fake_impls
+
+    from .compilers import is_torch
+
+    found = {f"of {op}": fn for op, fn in fake_impls.op_implementations_dict.items() if not is_torch(fn)}
+    pairs = [pair for pair in fake_impls.op_implementations_checks if not is_torch(pair[1])]
+    for number, (condition, implementation) in enumerate(pairs):
+        found |= {f"condition {number}": condition, f"implementation {number}": implementation}
     return found
 
 

@@ -1,8 +1,8 @@
 """A hit without Inductor's compiler: what only a compile needs of it is not imported.
 
-Some things on torch's own hit path import `torch._inductor.lowering` and all around it (0.7 s): the backend's first line,
-two imports at the head of every generated wrapper, the table of decompositions that an entry names, and debugging aids
-in the graph cache and in every call. Each has a stand-in here.
+Some things on torch's own hit path import `torch._inductor.lowering` and all around it (0.7 s): the backend's first
+line, two imports at the head of every generated wrapper, the table of decompositions that an entry names, and debugging
+aids in the graph cache and in every call. Each has a stand-in here.
 """
 
 from __future__ import annotations
@@ -57,6 +57,16 @@ def import_on_demand(patches: Patches) -> None:
 
     if not hasattr(inductor, "__getattr__"):
         patches.set(inductor, "__getattr__", submodule)
+        patches.on_undo(_import_what_graphs_read)
+
+
+_has_light_graphs = False
+
+
+def _import_what_graphs_read() -> None:
+    # Graphs that were loaded go on running.
+    if _has_light_graphs:
+        importlib.import_module("torch._inductor.debug")
 
 
 class _NoDebug:
@@ -245,11 +255,13 @@ def _select_decomp_table() -> Any:
 
 def after_load(original: Callable[..., Any], graph: Any, info: Any, constants: Any) -> Any:
     """Around `FxGraphCache.cache_hit_post_compile`, which imports `torch._inductor.graph` for its tests' sake."""
+    global _has_light_graphs
     import torch._inductor.codecache as codecache
 
     needs_torch = _has_triton_kernels(graph) or set(graph.device_types) - {"cpu"} or _is_traced()
     if "torch._inductor.graph" in sys.modules or needs_torch:
         return original(graph, info, constants)
+    _has_light_graphs = True
     try:
         graph.after_deserialization(constants)
     except OSError:

@@ -1,51 +1,99 @@
-"""Functions of others that stand where torch's compiler has its own: monkey patches."""
+"""What others put where torch has something of its own, and a compile meets it: monkey patches."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import FunctionType
+from types import (
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    ModuleType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
 # The modules that turn a captured graph into code.
-_COMPILER = ("torch._inductor", "torch._functorch", "torch._decomp")
-
+_COMPILER = "_inductor _functorch _decomp _refs _prims _higher_order_ops _subclasses _library _meta_registrations fx"
+_PREFIXES = tuple(f"torch.{name}" for name in _COMPILER.split())
+# A graph calls functions and methods of these by name, and those their neighbours, when AOTAutograd traces it.
+_CALLED = frozenset(
+    "torch torch.functional torch.nn.functional torch.nn.parameter torch.linalg torch.special torch.fft torch.sparse "
+    "torch.nested torch.signal.windows torch.masked torch._VF torch._tensor torch._C._nn torch._C._linalg "
+    "torch._C._special torch._C._fft torch._C._sparse torch._C._nested torch._lowrank torch._linalg_utils "
+    "torch.utils.checkpoint torch.utils._pytree torch.backends.opt_einsum".split()
+)
+_NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.manual_seed".split())
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
-_Held = tuple[list[Any], list[int]]
-_seen: dict[str, tuple[Any, _Held]] = {}
-_found: dict[str, dict[str, FunctionType]] = {}
+# Of each namespace: its owner, the values in it, their ids, and the classes among them that it defines.
+_seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
+_found: dict[str, dict[str, Any]] = {}
 
 
-def functions(wanted: Callable[[FunctionType], bool]) -> dict[str, FunctionType]:
-    """Functions that were written outside torch and are `wanted`, by where in torch's compiler they are found."""
+def values(wanted: Callable[[Any], bool]) -> dict[str, Any]:
+    """Functions, classes and objects that were made outside torch and are `wanted`, by where in torch they stand."""
     for name, module in list(sys.modules.items()):
-        if name.startswith(_COMPILER) and hasattr(module, "__dict__"):
+        if (name.startswith(_PREFIXES) or name in _CALLED) and hasattr(module, "__dict__"):
             _look(name, vars(module), module, wanted)
-    return {place: function for found in _found.values() for place, function in found.items()}
+    found = {place: value for here in _found.values() for place, value in here.items()}
+    return {place: value for place, value in found.items() if place not in _NEVER_CALLED}
 
 
-def _look(place: str, members: Any, owner: Any, wanted: Callable[[FunctionType], bool]) -> None:
+def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -> None:
     """Look through a namespace if any value in it is another object than last time."""
-    values = list(members.values())
-    ids = list(map(id, values))
+    held = list(members.values())
+    ids = list(map(id, held))
     known = _seen.get(place)
-    if known is None or known[0] is not owner or known[1][1] != ids:
-        _seen[place] = (owner, (values, ids))  # the values are kept, so that their ids stay theirs
+    if known is None or known[0] is not owner or known[2] != ids:
+        # Not isinstance, which asks the object what it is.
+        classes = [value for value in held if issubclass(type(value), type) and value.__module__ == place]
+        known = _seen[place] = (owner, held, ids, [] if isinstance(owner, type) else classes)
         _found[place] = dict(_foreign(place, members, wanted))
-    if isinstance(owner, type):
-        return
-    for value in values:
-        if type(value) is type and value.__module__ == place:
-            _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
+    for value in known[3]:  # the values are kept, so that their ids stay theirs
+        _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
 
 
-def _foreign(place: str, members: Any, wanted: Callable[[FunctionType], bool]) -> Iterator[tuple[str, FunctionType]]:
-    """Functions in a namespace that are neither its own nor another one's of torch."""
+def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
+    """What in a namespace is neither its own nor another one's of torch."""
     for name, value in list(members.items()):
-        if isinstance(value, (staticmethod, classmethod)):
-            value = value.__func__
-        if type(value) is FunctionType and value.__globals__ is not members:
-            home = value.__globals__.get("__name__")
-            if (home is None or home.partition(".")[0] not in _KNOWN) and wanted(value):
-                yield f"{place}.{name}", value
+        if type(value) in _PLAIN or type(value) is FunctionType and value.__globals__ is members:
+            continue
+        if any(type(part) not in _PLAIN and not _is_known(_home(part)) and wanted(part) for part in _parts(value)):
+            yield f"{place}.{name}", value
+
+
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, type(len)))
+_PLAIN |= {GetSetDescriptorType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType}
+
+
+@functools.lru_cache(maxsize=None)
+def _is_known(module: str) -> bool:
+    return module.partition(".")[0] in _KNOWN
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    """What stands behind a member of a class, a bound method or a partial."""
+    kind = type(value)
+    if kind is staticmethod or kind is classmethod:
+        return _parts(value.__func__)
+    if kind is property:
+        return (value.fget, value.fset, value.fdel)
+    if kind is MethodType:
+        return (value.__func__, value.__self__)
+    if kind is functools.partial:
+        return (value.func, *value.args, *value.keywords.values())
+    return (value,)
+
+
+def _home(value: Any) -> str:
+    """The module that made a value: a function, a class, a module, or an object of a class; "" if it cannot be told."""
+    kind = type(value)
+    if kind is FunctionType:
+        return str(value.__globals__.get("__name__") or "")
+    if kind is ModuleType:
+        return str(value.__name__)
+    return str(getattr(value if issubclass(kind, type) else kind, "__module__", ""))

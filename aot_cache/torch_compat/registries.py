@@ -31,8 +31,9 @@ _TABLES = {
 _ABSENT = object()
 _Table = dict[Any, Any]
 
-# Per module: its tables as torch made them, by name.
+# Per module: its tables as torch made them, by name; and as they were last looked through, and what was found.
 _pristine: dict[str, dict[str, _Table]] = {}
+_last: dict[str, tuple[Any, dict[str, _Table], dict[str, Any]]] = {}
 _unseen: set[str] = set()
 _at_import: dict[str, Any] = {}
 """How the global decompositions differed when Inductor took its own from them."""
@@ -78,11 +79,29 @@ def changes() -> dict[str, Any]:
 def _changes_in(name: str) -> dict[str, Any]:
     if name not in _pristine:
         return {}
-    module, found = sys.modules[name], {}
-    explained = _implicit_fallbacks(module, _pristine[name]) if name == _LOWERING else frozenset()
-    for table, old in _pristine[name].items():
-        found.update(_differences(table, old, _read(module, table), explained))
-    return found
+    module = sys.modules[name]
+    now = {table: _read(module, table) for table in _pristine[name]}
+    state = [_default_constraint(), *map(_ids, now.values())]
+    last = _last.get(name)
+    if last is None or last[0] != state:
+        found: dict[str, Any] = {}
+        explained = _implicit_fallbacks(module, _pristine[name]) if name == _LOWERING else frozenset()
+        for table, old in _pristine[name].items():
+            found.update(_differences(table, old, now[table], explained))
+        # What was looked through is kept, so that its ids stay its own.
+        last = _last[name] = (state, now, found)
+    return last[2]
+
+
+def _ids(table: _Table) -> list[int]:
+    """Equal exactly for equal tables; hashing an operator costs a call of Python code."""
+    return [*map(id, table), *map(id, table.values())]
+
+
+def _default_constraint() -> str:
+    import torch._functorch.config as config
+
+    return str(getattr(config, "custom_op_default_layout_constraint", ""))
 
 
 def decompositions(table: Mapping[Any, Any] | None) -> dict[str, Any]:
@@ -90,6 +109,8 @@ def decompositions(table: Mapping[Any, Any] | None) -> dict[str, Any]:
     given = dict(table or {})
     if _INDUCTORS in _pristine:
         old = _pristine[_INDUCTORS]["decompositions"] | _random_ones()
+        if _ids(old) == _ids(given):
+            return {}
         if 2 * len(old.keys() & given.keys()) > len(old):
             return dict(_differences("decompositions", old, given, _popped_by_torch()))
     return {"decompositions": "not Inductor's"} | {f"decompositions {op}": rule for op, rule in given.items()}
@@ -125,7 +146,7 @@ def _read(module: ModuleType, table: str) -> _Table:
 
 
 def _differences(table: str, old: _Table, new: _Table, explained: Any = frozenset()) -> Iterator[tuple[str, Any]]:
-    if len(old) == len(new) and list(map(id, old.values())) == list(map(id, new.values())) and old.keys() == new.keys():
+    if _ids(old) == _ids(new):
         return
     for key in [key for key, value in new.items() if old.get(key, _ABSENT) is not value]:
         if key not in explained:
@@ -138,6 +159,8 @@ def _differences(table: str, old: _Table, new: _Table, explained: Any = frozense
 def _implicit_fallbacks(module: Any, tables: Mapping[str, _Table]) -> frozenset[Any]:
     """Operators without a rule, for which a compile in this process made the fallback that any compile makes."""
     old = tables["lowerings"]
+    if _ids(old) == _ids(module.lowerings):
+        return frozenset()
     new = [op for op in list(module.lowerings) if op not in old and op in module.fallbacks]
     return frozenset(op for op in new if _is_implicit(module, op))
 

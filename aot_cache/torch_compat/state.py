@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ def ambient() -> dict[str, Any]:
         "matmul_precision": _read(torch.get_float32_matmul_precision),
         "threads": torch.get_num_threads(),
         "view_replay": torch._C._is_view_replay_enabled(),
-        "warn_always": torch.is_warn_always_enabled(),
+        "denormals": sys.float_info.min / 2 > 0.0,
+        "einsum": _einsum(),
     }
     return state | _autocast() | _backends()
 
@@ -35,6 +37,13 @@ def _autocast() -> dict[str, Any]:
         dtype = torch.get_autocast_dtype(device)
         state[f"autocast.{device}"] = f"{'on' if torch.is_autocast_enabled(device) else 'off'} {dtype}"
     return state
+
+
+def _einsum() -> list[Any]:
+    """What chooses the order in which torch.einsum contracts more than two operands."""
+    package = torch.backends.opt_einsum.get_opt_einsum()
+    switches = [torch.backends.opt_einsum.enabled, torch.backends.opt_einsum.strategy]
+    return [*switches, package and str(getattr(package, "__version__", "unknown"))]
 
 
 def _backends() -> dict[str, Any]:

@@ -93,7 +93,7 @@ FOREIGN = {
     "another torch": ("torch.torch", "2.12.0+cu130"),
     "another torch: ": ("torch.git", "0" * 40),
     "another CPU: only there: avx9": ("cpu.vector", here()["cpu.vector"] + " avx9"),
-    "another CPU: for x86-64-v9": ("cpu.level", "x86-64-v9"),
+    "another CPU: x86-64-v9 is not known": ("cpu.level", "x86-64-v9"),
     "another Python": ("python", "cpython-39"),
     "another platform": ("machine", "Plan9 mips"),
     "another numpy": ("numpy", "0.1"),

@@ -13,10 +13,11 @@ import pytest
 from support import FreshProcess
 
 PROGRAM = """
-import json
+import json, os
 import torch, aot_cache
 aot_cache.enable(frames=True)
-def f(x, w): return torch.mm(x, w)
+K = int(os.environ.get("K", "2"))
+def f(x, w): return torch.addmm(x, x, w, alpha=K)
 x, w = torch.ones(2, 2), torch.ones(2, 2, requires_grad=True)
 torch.compile(f)(x, w).sum().backward()
 saved = sum(getattr(event, "saved", 0.0) for event in aot_cache.events())
@@ -54,3 +55,17 @@ def test_a_hit_saves_tracing_and_compiling_and_the_store_counts_each_once(first:
                for what in ("graphs", "frames") for one in made[what]]  # fmt: skip
     assert len(seconds) == 2 and all(second > 0 for second in seconds)
     assert first(PROGRAM)["saved"] == pytest.approx(sum(seconds))
+
+
+def test_a_hit_uses_the_frame_and_its_graph_and_a_comparison_uses_nothing(first: FreshProcess) -> None:
+    def hits() -> dict[tuple[str, str], int]:
+        found = command(first, "inspect", "--json")
+        return {(one["key"], one["variant"]): one["hits"] for what in ("graphs", "frames") for one in found[what]}
+
+    before = hits()
+    assert first(PROGRAM)["frame_hit"] == 1
+    after = hits()
+    assert after == {entry: count + 1 for entry, count in before.items()}
+    assert first(PROGRAM, env={"K": "3", "AOT_CACHE_MODE": "readonly"})["frame_miss"] == 1
+    assert first(PROGRAM, env={"K": "4"})["frame_miss"] == 1
+    assert {entry: count for entry, count in hits().items() if entry in after} == after

@@ -27,6 +27,13 @@ with torch.no_grad(), debug.record_and_log_graph_execution_order():
     compiled(a, b)
     more["recorded"] = len(debug.GRAPH_EXECUTION_ORDER)
 """
+SWITCHED_OFF = """
+compiled = torch.compile(lambda a, b: a @ b)
+with torch.no_grad():
+    compiled(a, b)
+    aot_cache.disable()
+    more["after"] = compiled(a, b).sum().item()
+"""
 DECOMPOSITIONS = """
 from aot_cache.torch_compat import light
 stand_in = light.by_name("torch._inductor.decomposition", "select_decomp_table")
@@ -59,3 +66,8 @@ def test_the_debugging_aids_are_torchs_own_once_somebody_asks_for_them(warm: Fre
 def test_the_table_of_decompositions_is_torchs_own_once_somebody_reads_it(warm: FreshProcess) -> None:
     done = warm(PROGRAM + DECOMPOSITIONS + END)
     assert done["graph_hit"] == 2 and done["same"] and done["afterwards"]
+
+
+def test_a_graph_that_was_loaded_runs_on_when_the_cache_is_switched_off(warm: FreshProcess) -> None:
+    done = warm(PROGRAM + SWITCHED_OFF + END)
+    assert done["graph_hit"] == 3 and done["after"] == 36.0

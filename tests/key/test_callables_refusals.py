@@ -58,6 +58,10 @@ REFUSED = {
     "__doc__": ("def f(x):\n    return x.__doc__", "reads `__doc__`"),
     "__subclasses__": ("def f(x):\n    return x.__subclasses__()", "reads `__subclasses__`"),
     "a native library": ("import ctypes\ndef f(x):\n    return ctypes.CDLL(x)", "`CDLL` finds"),
+    "a file that is read": ("def f(x):\n    return open(x)", "`open` reads a file"),
+    "a file by its path": ("import pathlib\ndef f(x):\n    return pathlib.Path(x).read_text()", "reads `read_text`"),
+    "a file of torch's": ("import torch\ndef f(x):\n    return torch.load(x)", "`load` reads a file"),
+    "a file of NumPy's": ("import numpy as np\ndef f(x):\n    return np.load(x)", "`load` reads a file"),
     "a loaded library": (
         "import ctypes\nLIB = ctypes.CDLL(None)\ndef f(x):\n    return LIB",
         "object of type ctypes.CDLL",

@@ -22,7 +22,10 @@ HASHABLE = st.recursive(
     max_leaves=4,
 )
 VALUES = st.recursive(
-    HASHABLE | st.just(...) | st.builds(slice, st.integers(), st.integers(), st.none()) | st.builds(range, st.integers(0, 9)),
+    HASHABLE
+    | st.just(...)
+    | st.builds(slice, st.integers(), st.integers(), st.none())
+    | st.builds(range, st.integers(0, 9)),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HASHABLE, inner, max_size=3) | st.tuples(inner),
     max_leaves=8,
 )
@@ -170,3 +173,10 @@ encoder.value([{"b": {"x", "y", "z", ("q", 1)}, "a": frozenset("abcdefgh")}, 1.5
 print(json.dumps(hashlib.sha256(encoder.bytes()).hexdigest()))
 """
     assert len({fresh_process(code, hashseed=seed) for seed in (0, 1, 2)}) == 1
+
+
+def test_enumerations_of_one_name_and_different_values_differ() -> None:
+    kinds: list[Any] = [enum.Enum, enum.IntEnum]
+    for kind in kinds:
+        members = [kind("Level", {"LOW": value}, module="program").LOW for value in (1, 2)]
+        assert encode(members[0]) != encode(members[1])

@@ -27,7 +27,11 @@ def test_what_is_long_or_could_be_a_secret_is_not(text: str) -> None:
         ("int 2", "float 2.0", "int 2 -> float 2.0"),
         (f"m.Block {OLD}", f"m.Block {NEW}", "m.Block changed"),
         (f"code forward {OLD}", f"code forward {NEW}", "code forward changed"),
-        (f"3 keys {OLD} in builtins.dict {OLD}", f"3 keys {NEW} in builtins.dict {OLD}", "3 keys in builtins.dict changed"),
+        (
+            f"3 keys {OLD} in builtins.dict {OLD}",
+            f"3 keys {NEW} in builtins.dict {OLD}",
+            "3 keys in builtins.dict changed",
+        ),
         (f"m.A {OLD}", f"m.B {NEW}", f"m.A {OLD} -> m.B {NEW}"),
         ("int 2", "AttributeError('k')", "int 2 -> AttributeError('k')"),
     ],

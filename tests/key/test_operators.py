@@ -27,7 +27,9 @@ def watched() -> Iterator[None]:
     patches.undo()
 
 
-def define(change: Callable[[torch.library.CustomOpDef], object] = lambda op: None, mutates: tuple[str, ...] = ()) -> str:
+def define(
+    change: Callable[[torch.library.CustomOpDef], object] = lambda op: None, mutates: tuple[str, ...] = ()
+) -> str:
     """Identity of one operator after `change`."""
 
     def scale(x: Tensor) -> Tensor:
@@ -44,7 +46,9 @@ REGISTERED: dict[str, Callable[[torch.library.CustomOpDef], object]] = {
     "fake": lambda op: op.register_fake(lambda x: x.new_empty(x.shape)),
     "backward": lambda op: op.register_autograd(lambda ctx, grad: grad * 2),
     "other backward": lambda op: op.register_autograd(lambda ctx, grad: grad * 3),
-    "context": lambda op: op.register_autograd(lambda ctx, grad: grad * 2, setup_context=lambda ctx, inputs, output: None),
+    "context": lambda op: op.register_autograd(
+        lambda ctx, grad: grad * 2, setup_context=lambda ctx, inputs, output: None
+    ),
     "vmap": lambda op: op.register_vmap(lambda info, dims, x: (x, 0)),
     "autocast": lambda op: op.register_autocast("cpu", torch.bfloat16),
     "other autocast": lambda op: op.register_autocast("cpu", torch.float16),
@@ -152,7 +156,9 @@ try:
 except extensions.UnknownKernel as error:
     print(json.dumps(str(error)))
 """
-    assert "aten::sin: its Meta kernel is not torch's" in fresh_process(code, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"})
+    assert "aten::sin: its Meta kernel is not torch's" in fresh_process(
+        code, env={"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    )
 
 
 def test_a_library_is_its_content(tmp_path: Path) -> None:
@@ -172,7 +178,9 @@ def test_a_library_of_a_distribution_is_its_version() -> None:
     assert operators.library_facts(numpy.__file__) == f"numpy {numpy.__version__}"
 
 
-def test_a_compiled_kernel_is_the_library_that_names_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compiled_kernel_is_the_library_that_names_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = tmp_path / "one.so", tmp_path / "two.so"
     one.write_bytes(b"...\0/build/one.cpp\0...")
     two.write_bytes(b"...\0/build/two.cpp\0......")

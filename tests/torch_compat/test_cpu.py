@@ -135,3 +135,28 @@ def test_a_torch_without_the_seam_is_refused_with_the_remedy(monkeypatch: pytest
     monkeypatch.setitem(cpu.sys.modules, "torch._inductor.cpp_builder", SimpleNamespace(__name__="cpp_builder"))
     with pytest.raises(HookMismatch, match="_get_optimization_cflags: set AOT_CACHE_CPU to native"):
         use("x86-64-v3")
+
+
+@pytest.mark.parametrize("mode", ["subprocess", "async+subprocess"])
+def test_what_another_process_writes_for_its_vectors_is_not_built_for_a_level(
+    use: Use, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.delitem(cpu.sys.modules, "torch._inductor.compile_fx", raising=False)
+    use("x86-64-v2")
+    assert not cpu_vec_isa.pick_vec_isa() and cpu.level() == "x86-64-v2"
+    monkeypatch.setenv("TORCHINDUCTOR_FX_COMPILE_MODE", mode)
+    assert cpu.level() == "" and "another process" in cpu.obstacle()
+    flags, _ = cpp_builder._get_optimization_cflags("g++")
+    assert not set(cpu.FLAGS["x86-64-v2"]) & set(flags)
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_async", "level"), [("NORMAL", False, "x86-64-v2"), ("SUBPROCESS", False, ""), ("NORMAL", True, "")]
+)
+def test_how_inductor_was_told_to_compile_in_python_counts_as_well(
+    use: Use, monkeypatch: pytest.MonkeyPatch, mode: str, is_async: bool, level: str
+) -> None:
+    said = SimpleNamespace(fx_compile_mode=SimpleNamespace(name=mode), fx_compile_async=is_async)
+    monkeypatch.setitem(cpu.sys.modules, "torch._inductor.compile_fx", said)
+    use("x86-64-v2")
+    assert cpu.level() == level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 class Expect(enum.Enum):
@@ -50,6 +50,11 @@ def same(
     """A change that does not matter: what is stored must be used."""
     after = _edited(program(text), edits)
     return Change(name, "neutral", Expect.SAME_KEY, program(text), after, env or {}, place, equal=True)
+
+
+def fed(name: str, text: str, *edits: tuple[str, str]) -> Change:
+    """Other data for the same graph: what is stored must be used, and must not have kept the old data."""
+    return replace(same(name, text, *edits), equal=False)
 
 
 def bypassed(name: str, row: str, text: str, why: str, *edits: tuple[str, str]) -> Change:

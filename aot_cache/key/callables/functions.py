@@ -33,6 +33,12 @@ _DYNAMIC = frozenset(
     "ctypes.CDLL ctypes.PyDLL ctypes.WinDLL torch.utils.cpp_extension.load "
     "torch.utils.cpp_extension.load_inline".split()
 )
+# What brings data from outside the program into it.
+_READERS = frozenset(
+    "io.open _io.open io.open_code torch.serialization.load numpy.load numpy.loadtxt numpy.fromfile numpy.genfromtxt "
+    "numpy.memmap safetensors.torch.load_file urllib.request.urlopen".split()
+)
+READ_EARLY = "read it into a variable when the module is imported"
 _NEVER_FOREIGN = frozenset(
     (type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, BuiltinFunctionType)
     + (MethodDescriptorType, WrapperDescriptorType, GetSetDescriptorType, MemberDescriptorType)
@@ -173,5 +179,7 @@ def _registrations(fn: FunctionType) -> Iterator[Edge]:
 
 
 def refuse_dynamic(module: str, name: str) -> None:
+    if f"{module}.{name}" in _READERS:
+        raise Unidentified(f"`{name}` reads a file, whose content no identity covers", remedy=READ_EARLY)
     if f"{module}.{name}" in _DYNAMIC:
         raise Unidentified(f"`{name}` finds what it uses at run time", remedy=FOLLOW)

@@ -6,16 +6,25 @@ from collections import Counter
 
 from table import Change
 
-from . import ambient, callables, graphs, inputs, neutral, operators, settings, surroundings
+from . import ambient, behind, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
+from . import shapes, surroundings, training, values
 
 TABLE: list[Change] = [
     *graphs.CHANGES,
     *operators.CHANGES,
     *callables.CHANGES,
+    *behind.CHANGES,
     *inputs.CHANGES,
     *ambient.CHANGES,
     *settings.CHANGES,
     *surroundings.CHANGES,
+    *edits.CHANGES,
+    *training.CHANGES,
+    *values.CHANGES,
+    *passes.CHANGES,
+    *shapes.CHANGES,
+    *patched.CHANGES,
+    *habits.CHANGES,
     *neutral.CHANGES,
     *operators.LAST,
 ]

@@ -121,6 +121,30 @@ def run():
         lowerings[aten.sin.default] = before
 """
 
+# Rules that are torch's own, in other places than torch puts them.
+RULES = """
+import torch._inductor.lowering as lowering
+
+aten = torch.ops.aten
+realized, rules = lowering.needs_realized_inputs, lowering.lowerings
+op, other = aten.sin.default, aten.cos.default
+
+def change():
+    pass
+
+def run():
+    before, kept = rules[op], list(realized)
+    change()
+    try:
+        with torch.no_grad():
+            yield torch.compile(lambda x: (x + 1).sin())(torch.ones(3))
+    finally:
+        rules[op] = before
+        realized.clear()
+        realized.update(kept)
+"""
+FALLBACK = "rules[op] = lowering.fallback_handler(op, add_to_fallback_set=False)"
+
 PATTERN = """
 from torch._inductor.fx_passes import post_grad
 from torch._inductor.pattern_matcher import CallFunction, KeywordArg, register_graph_pattern
@@ -164,6 +188,10 @@ def run():
     finally:
         compile_fx._recursive_post_grad_passes = original
 """
+
+PATCH_WITH_CONSTANT = PATCHED.replace("torch.ops.aten.cos.default", "made_by").replace(
+    "def changed", "made_by = torch.ops.aten.cos.default\n\ndef changed"
+)
 
 # Inductor takes the decompositions that it finds when it is imported, so this needs a process of its own.
 REGISTERED = """
@@ -219,6 +247,10 @@ CHANGES = [
     ),
     other("lowering", TABLES, LOWERING, COS_TO_EXP),
     other("lowering_body", TABLES, LOWERING, ("return other(x)", "return other(other(x))")),
+    other("lowering_of_another_operator", TABLES, RULES, ("    pass", "    rules[op] = rules[other]"), equal=True),
+    other("fallback", TABLES, RULES, ("    pass", f"    {FALLBACK}"), equal=True),
+    other("inputs_to_realize", TABLES, RULES, ("    pass", "    lowering.add_needs_realized_inputs(op)"), equal=True),
     other("pattern_replacement", TABLES, PATTERN, COS_TO_EXP),
     other("patched_compiler", "monkey patches", PATCHED, COS_TO_EXP),
+    other("constant_of_a_patch", "monkey patches", PATCH_WITH_CONSTANT, ("aten.cos.default", "aten.exp.default")),
 ]
