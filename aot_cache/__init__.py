@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .hook.offload import Offload
     from .outcome import Outcome
 
 __version__ = "0.1.0"
-__all__ = ["disable", "enable", "enabled", "errors", "events", "stats"]
+__all__ = ["disable", "enable", "enabled", "errors", "events", "mark", "offload", "stats"]
 
 
 def enable(**settings: Any) -> None:
@@ -64,6 +67,55 @@ def enabled(**settings: Any) -> Iterator[None]:
             disable()
         else:
             install(before.settings)
+
+
+def offload(
+    budget: str | int | None = None,
+    far: str | None = None,
+    *,
+    inflight: str | int | None = None,
+    far_limit: str | int | None = None,
+    link: tuple[float, ...] | None = None,
+    plan: str | None = None,
+    policy: Any = None,
+    dry_run: bool = False,
+) -> Offload:
+    """A block; training graphs that torch.compile compiles inside it, or loads, keep to a memory budget ever after.
+
+    budget: bytes, or a size such as 4GB, that one graph may have near at any step of its forward or backward. All that
+        the graph sees counts while it needs it: its parameters and other inputs, what is saved for the backward, what
+        it computes, outputs, gradients. Other graphs, optimizer state and the compiler do not.
+    far: where activations go: "host" (pinned memory, of an accelerator's tensors) or "disk:DIRECTORY" (a file without a
+        name, of the CPU's); by default whichever is for the tensors at hand, on disk in a directory for temporary files.
+    inflight: the size of what may be on its way at a time, each way; half the budget by default.
+    far_limit: the size that the far tier may have.
+    link: bytes per second out and in, and seconds of latency; measured by default.
+    plan: the path of a record (`Planned.text`) that is carried out instead, in the place of budget, inflight and link.
+    policy: a function of a saved storage (see offloading.problem.Storage) that answers must, prefer, never or None.
+    dry_run: only plan; what is compiled is as without the block, and is not cached.
+
+    Entering raises TransferError: there is no such far tier. The compiled call raises, whatever the cache is set to:
+    BudgetTooSmall (says the smallest that can be met), MustNotMove, IllegalSchedule (of a plan given), and when it runs
+    FarTierFull and other TransferErrors.
+
+    Raises:
+        SettingError, ScheduleSyntax: a value is not allowed; names it and says what is.
+    """
+    from .hook.offload import Offload
+    from .offloading.options import Options
+
+    return Offload(Options.of(budget, far, inflight, far_limit, link, plan, policy, dry_run))
+
+
+def mark(tensor: Tensor, wish: str = "must") -> Tensor:
+    """In a compiled model, `tensor` to be used in its place: `offload` must, should ("prefer") or must "never" move it.
+
+    Raises:
+        SettingError: `wish` is not one of these.
+    """
+    from .offloading.wishes import mark
+
+    return mark(tensor, wish)
 
 
 def stats() -> dict[str, int]:

@@ -23,6 +23,7 @@ class Reason(enum.Enum):
     GUARD = "entries with this key exist, but their shape guards do not hold"
     REFRESH = "mode is 'refresh': entries are written, never read"
     UNUSABLE = "the entry could not be used"
+    SCHEDULE = "the entry's offload schedule does not do here"
     CHANGED = "entries of this frame exist, but what it reads has changed"
     # Bypass
     UNKNOWN_CALLABLE = "the graph calls code that the key cannot identify"

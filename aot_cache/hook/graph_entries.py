@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..artifact import codec, native
@@ -25,6 +25,8 @@ class Pending:
     sources: Any
     alias_guards_before: int
     shape_facts_before: tuple[int, frozenset[str]]
+    offload: Mapping[str, Any] = field(default_factory=dict)
+    """What the entry says of its offload plan, once its graph is cut."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
             "alias_guards": alias_guards,
             "kernels": bundle.table,
             "externs": light.plain_externs(sources) if sources else [],
+            **pending.offload,
         },
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..artifact import alike, envelope, native
-from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, StoreError
+from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, OffloadError, StoreError, TransferError
 from ..key.build import graph_key
 from ..key.encode import CannotKey
+from ..offloading import active
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason, Refused
 from ..settings import Settings
 from ..store.base import Store
@@ -96,6 +97,7 @@ class GraphCache:
                 request.sources,
                 entries.alias_guard_count(),
                 entries.shape_facts(),
+                session.slot() if (session := active.session()) else {},
             )
             request.notes["started"] = started
             return aot.PREFIX + key.digest
@@ -204,17 +206,24 @@ class GraphCache:
                 if opened.manifest.guards and not entries.holds(opened.manifest.guards, request):
                     reason = Reason.GUARD
                     continue
+                session = active.session()
+                plan = session.check(opened.manifest.kind, opened.manifest.extra) if session else None
                 loaded, rebuilt = revive(opened, pending, request, self._fetch_library)
                 for why in rebuilt:
                     self._warn(f"a kernel of {pending.name} was compiled again: {why}")
                 aot.add_to_portable_archive(stored.name, data)
                 self._carry_libraries(native.library_names(opened.manifest.extra["kernels"]))
                 request.notes["entry"] = stored.name
+                if session:
+                    session.accept(plan)
                 if self._verifier and self._verifier.picks(key):
                     suspect = stored.name, data, opened.manifest, pending
                     store = self.store if self.writable else None
                     loaded.settle = self._verifier.settle(suspect, loaded.function, store)
                 return loaded, Reason.ABSENT
+            except (OffloadError, TransferError) as error:
+                self._warn(f"entry {stored.name} is not used: {error}")
+                reason = Reason.SCHEDULE
             except Exception as error:  # whatever an entry does when it is brought to life
                 self._discarded.add(key)
                 self._discard(stored.name, error, started)

@@ -11,6 +11,7 @@ from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
 from .inputs import inputs_part
+from .offload import offload_part
 from .operators import extensions_part, taught
 from .parts import CacheKey, KeyPart
 from .patches import patches
@@ -47,6 +48,7 @@ def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
             ambient_part(),
             extensions_part(identify),
             environment_part(),
+            *offload_part(identify),
         )
     )
 

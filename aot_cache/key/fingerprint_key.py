@@ -11,6 +11,7 @@ from .callables import Unidentified
 from .callables.bytecode import read
 from .callables.node import portable_module
 from .encode import CannotKey, Encoder
+from .offload import refuse_frames
 from .operators import extensions_part
 from .parts import CacheKey, KeyPart
 from .state import ambient_part, config_part, environment_part
@@ -25,6 +26,7 @@ def frame_key(call: frames.Call) -> CacheKey:
     Raises:
         CannotKey: something that may change the result is not known to be covered.
     """
+    refuse_frames()
     return CacheKey(
         (
             _frame_part(call),

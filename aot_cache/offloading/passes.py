@@ -11,10 +11,11 @@ from torch.fx import Graph, GraphModule, Node
 from ..errors import IllegalSchedule
 from ..torch_compat import aliases
 from . import operators
+from .groups import Group, maker
 from .legality import check
 from .schedule import Row, Schedule
 from .simulate import moves
-from .storages import Analysis, Group, Pair, analyse, maker, replayed
+from .storages import Analysis, Pair, analyse, replayed
 
 
 def apply(pair: Pair, schedule: Schedule) -> Pair:
@@ -23,7 +24,7 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     Raises:
         IllegalSchedule: it was made for other graphs, or would lose data or pass its bounds.
     """
-    copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs)
+    copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs, pair.fuses)
     analysis = analyse(copied, smallest=0)
     if faults := check(schedule, analysis.problem):
         raise IllegalSchedule(faults)

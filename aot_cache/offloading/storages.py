@@ -1,21 +1,23 @@
 """The storages of a forward and a backward graph: when they live, and which of them may move to the far tier.
 
-A storage is what one node makes and others may view. Aliases are found by the schemas of operators and by the storages
-of the graphs' fake values: the one knows operators whose fakes do not share, the other those whose schemas do not tell.
+A storage is what one node makes and others may view.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 from torch.fx import GraphModule, Node
-from torch.utils.checkpoint import CheckpointPolicy
 
+from ..errors import OffloadError
 from ..torch_compat import aliases
 from . import names
+from .fusing import vanishes
+from .groups import Group, Half, half, join, maker, unique
+from .marks import wishes
 from .problem import BACKWARD, START, Kind, Problem, Step, Storage
 from .transfer import extent
 
@@ -28,42 +30,15 @@ Seconds = Callable[[Node], float]
 
 @dataclass(frozen=True)
 class Pair:
-    """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved."""
+    """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved.
+
+    fuses: whether it goes to a compiler that fuses loops (see `fusing`).
+    """
 
     forward: GraphModule
     backward: GraphModule
     outputs: int
-
-
-@dataclass(eq=False)
-class Group:
-    """The nodes of one half that share a storage, in order; the first one makes it."""
-
-    nodes: list[Node] = field(default_factory=list)
-    is_mutated: bool = False
-
-    @property
-    def base(self) -> Node:
-        return self.nodes[0]
-
-
-@dataclass
-class Half:
-    """One graph: its nodes' names, their positions among the steps and among all nodes, and its storages.
-
-    Taking an element of a list is no step: it does nothing, and the element is there as soon as the list is.
-    """
-
-    names: dict[Node, str]
-    steps: dict[Node, int]
-    order: dict[Node, int]
-    groups: dict[Node, Group]
-
-    def uses(self, group: Group) -> list[int]:
-        """Steps that read the storage, other than by making a view of it."""
-        members = set(group.nodes)
-        users = {user for node in group.nodes for user in node.users} - members
-        return sorted(self.steps[user] for user in users if user.op != "output" and user in self.steps)
+    fuses: bool = False
 
 
 @dataclass
@@ -82,8 +57,12 @@ class Analysis:
 
 
 def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMALLEST) -> Analysis:
-    """Find the storages of a pair of graphs. seconds: what a step takes. smallest: bytes from which one may move."""
-    forward, backward = _half(pair.forward, "primals"), _half(pair.backward, "in")
+    """Find the storages of a pair of graphs. seconds: what a step takes. smallest: bytes from which one may move.
+
+    Raises:
+        OffloadError: the graphs do not belong together.
+    """
+    forward, backward = half(pair.forward, "primals"), half(pair.backward, "in")
     pairs = _saved(pair)
     by_group: dict[int, list[tuple[Node, Node]]] = {}
     for node, given in pairs:
@@ -92,16 +71,16 @@ def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMA
     # What is one storage in the forward is one in the backward, whichever of its views were saved.
     for found in by_group.values():
         for _, given in found[1:]:
-            _join(backward, backward.groups[found[0][1]], backward.groups[given])
+            join(backward, backward.groups[found[0][1]], backward.groups[given])
     storages, saved = [], {}
-    for group in _unique(forward):
+    for group in unique(forward):
         found = by_group.get(id(group), [])
         storage = _forward_storage(pair, forward, backward, group, found, smallest)
         storages.append(storage)
         if found:
             saved[storage.name] = found
     inputs = {given for _, given in pairs}
-    storages += [_backward_storage(pair, backward, g) for g in _unique(backward) if not inputs & set(g.nodes)]
+    storages += [_backward_storage(pair, backward, g) for g in unique(backward) if not inputs & set(g.nodes)]
     problem = Problem(
         _steps(forward, seconds),
         _steps(backward, seconds),
@@ -112,65 +91,16 @@ def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMA
     return Analysis(pair, problem, forward, backward, saved)
 
 
-def _half(module: GraphModule, inputs: str) -> Half:
-    called = [node for node in module.graph.nodes if node.op in ("call_function", "output") and not _indexed(node)]
-    named = names.canonical(module.graph, inputs)
-    half = Half(named, {node: i for i, node in enumerate(called)}, {node: i for i, node in enumerate(named)}, {})
-    by_storage: dict[int, Group] = {}
-    kept = []
-    for node in module.graph.nodes:
-        value = node.meta.get("val")
-        source = aliases.viewed(node) or _indexed(node)
-        if source in half.groups:
-            half.groups[node] = half.groups[source]
-        if isinstance(value, Tensor) and aliases.is_plain(value):
-            storage, number = aliases.storage(value)
-            kept.append(storage)
-            known = by_storage.setdefault(number, half.groups.get(node) or Group())
-            if node in half.groups and half.groups[node] is not known:
-                _join(half, half.groups[node], known)
-                by_storage[number] = half.groups[node]
-            else:
-                half.groups[node] = known
-        elif isinstance(value, Tensor):
-            half.groups.setdefault(node, Group())
-        if node in half.groups:
-            half.groups[node].nodes.append(node)
-        for argument in aliases.mutated(node):
-            if argument in half.groups:
-                half.groups[argument].is_mutated = True
-    return half
-
-
-def _indexed(node: Node) -> Node | None:
-    """The node that returns the list which `node` takes an element of."""
-    is_index = node.op == "call_function" and names.operator_name(node) == "getitem"
-    return node.args[0] if is_index and isinstance(node.args[0], Node) else None
-
-
-def maker(node: Node) -> Node:
-    """The node that allocates what `node` returns."""
-    return _indexed(node) or node
-
-
-def _join(half: Half, one: Group, other: Group) -> None:
-    if one is other:
-        return
-    one.nodes = sorted({*one.nodes, *other.nodes}, key=half.order.__getitem__)
-    one.is_mutated |= other.is_mutated
-    for node in other.nodes:
-        half.groups[node] = one
-
-
-def _unique(half: Half) -> list[Group]:
-    return list({id(group): group for group in half.groups.values()}.values())
-
-
 def _saved(pair: Pair) -> list[tuple[Node, Node]]:
     """The forward's saved values, each with the input of the backward that takes it. The partitioner names both alike."""
     given = {node.name: node for node in pair.backward.graph.find_nodes(op="placeholder")}
     kept = _results(pair.forward)[pair.outputs :]
-    return [(node, given[node.name]) for node in kept if isinstance(node, Node) and node.name in given]
+    saved = [node for node in kept if isinstance(node, Node) and isinstance(node.meta.get("val"), Tensor)]
+    if unknown := [node.name for node in saved if node.name not in given]:
+        raise OffloadError(
+            f"the backward has no input for {', '.join(unknown)}: these graphs were not cut by AOTAutograd"
+        )
+    return [(node, given[node.name]) for node in saved]
 
 
 def _results(module: GraphModule) -> list[Any]:
@@ -203,14 +133,15 @@ def _forward_storage(
     reads = backward.uses(later) if later else []
     if later and any(node in later.nodes for node in _results(pair.backward)):
         reads.append(len(backward.steps) - 1)
+    must, prefer, never = wishes(group.nodes, bool(saved and reads))
     refused = ""
     if saved and reads:
         is_mutated = group.is_mutated or (later is not None and later.is_mutated)
-        refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, smallest)
-    must, prefer = _wishes(group)
+        refused = "alias of an output" if is_output else _refusal(group, saved, is_mutated, 1 if must else smallest)
+        refused = refused or ("it is marked so" if never and not must else "")
     return Storage(
         name=forward.names[base],
-        bytes=_bytes(group) or 0,
+        bytes=0 if pair.fuses and not saved and vanishes(group.nodes) else _bytes(group) or 0,
         kind=_kind(base),
         produced=_maker(forward, base),
         last_forward=len(forward.steps) - 1 if is_output else (uses[-1] if uses else -1),
@@ -230,7 +161,7 @@ def _backward_storage(pair: Pair, backward: Half, group: Group) -> Storage:
         uses.append(len(backward.steps) - 1)
     return Storage(
         name=f"bw.{backward.names[group.base]}",
-        bytes=_bytes(group) or 0,
+        bytes=0 if pair.fuses and vanishes(group.nodes) else _bytes(group) or 0,
         kind="other",
         produced=BACKWARD,
         last_forward=-1,
@@ -288,10 +219,3 @@ def replayed(group: Group, saved: list[Node]) -> list[Node]:
         if node in wanted and node is not group.base:
             wanted |= members.intersection(node.all_input_nodes)
     return [node for node in group.nodes if node in wanted and node is not group.base]
-
-
-def _wishes(group: Group) -> tuple[bool, bool]:
-    """Whether a user asks for it to move: it must, or should."""
-    marks = {node.meta.get("recompute") for node in group.nodes}
-    custom = {(node.meta.get("custom") or {}).get("aot_cache.offload") for node in group.nodes}
-    return CheckpointPolicy.MUST_CPU_OFFLOAD in marks or "must" in custom, "prefer" in custom

@@ -104,14 +104,14 @@ class Transfer:
         """
         nbytes = extent(near.shape, near.stride(), near.dtype)
         with self._lock:
-            self._drain(nbytes)
+            under_way = self._drain(nbytes)
             place = self._allocate(nbytes)
             slot = Slot(self, place, nbytes, [self.tier.store(near, nbytes, place)], near)
             weakref.finalize(slot, self._dropped.append, (place, nbytes, slot.copies)).atexit = False
             self._out.append(weakref.ref(slot))
             self._live += nbytes
             self.moved_out += nbytes
-            self.peak_out = max(self.peak_out, sum(other.nbytes for other in self._outgoing()))
+            self.peak_out = max(self.peak_out, under_way + nbytes)
             return slot
 
     def settle(self, slot: Slot) -> None:
@@ -171,10 +171,11 @@ class Transfer:
         self._out = [weakref.ref(slot) for slot in slots]
         return slots
 
-    def _drain(self, nbytes: int) -> None:
-        """Wait for copies out, oldest first, until `nbytes` more may be on their way."""
+    def _drain(self, nbytes: int) -> int:
+        """Wait for copies out, oldest first, until `nbytes` more may be on their way; returns the bytes that still are."""
         while (slots := self._outgoing()) and sum(slot.nbytes for slot in slots) + nbytes > self.inflight:
             self.settle(slots[0])
+        return sum(slot.nbytes for slot in slots)
 
     def _allocate(self, nbytes: int) -> Any:
         self._reclaim(wait=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ..errors import HookMismatch, OffloadError
+from ..errors import HookMismatch, OffloadError, TransferError
 from .patches import Patches
 
 _MODULE, _NAME = "torch._functorch._aot_autograd.graph_compile", "_partition_joint_graph_into_fw_bw"
@@ -26,12 +27,14 @@ class Joint:
 
     cut: cuts a copy, with a share of the activations kept (torch's activation_memory_budget; None: as configured).
     knob: the configured share. repeatable: whether `cut` can be called more than once.
+    fuses: whether the graphs go to Inductor.
     """
 
     module: GraphModule
     cut: Callable[[float | None], Halves]
     knob: float
     repeatable: bool
+    fuses: bool
 
 
 Cutter = Callable[[Joint], Halves]
@@ -98,8 +101,8 @@ def _cutting(original: Callable[..., Any], joint: GraphModule, inputs: Any, inne
 
     token = _CUTTER.set(None)
     try:
-        halves = cutter(Joint(joint, cut, config.activation_memory_budget, repeatable))
-    except OffloadError as error:
+        halves = cutter(Joint(joint, cut, config.activation_memory_budget, repeatable, _is_inductor(rest[-1])))
+    except (OffloadError, TransferError) as error:
         raise _for_the_caller(error) from None
     finally:
         _CUTTER.reset(token)
@@ -108,13 +111,19 @@ def _cutting(original: Callable[..., Any], joint: GraphModule, inputs: Any, inne
     return halves
 
 
+def _is_inductor(partitioner: Any) -> bool:
+    while isinstance(partitioner, functools.partial):
+        partitioner = partitioner.func
+    return str(getattr(partitioner, "__module__", "")).startswith("torch._inductor")
+
+
 def _copy(module: GraphModule) -> GraphModule:
     copied = GraphModule(module, copy.deepcopy(module.graph), module.__class__.__name__)
     copied.meta = dict(module.meta)
     return copied
 
 
-def _for_the_caller(error: OffloadError) -> Exception:
+def _for_the_caller(error: Exception) -> Exception:
     """The same error as one of those that Dynamo raises as they are; any other it would wrap, or hide."""
     from torch._dynamo.exc import ShortenTraceback
 

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from aot_cache.errors import OffloadError
 from aot_cache.offloading import storages
 from aot_cache.offloading.costs import table
 from aot_cache.offloading.problem import START, Problem, Storage
@@ -157,7 +160,22 @@ def test_names_and_digests_do_not_depend_on_how_the_program_names_things() -> No
 
 
 @pytest.mark.parametrize("wish", ["must", "prefer"])
-def test_what_a_user_asks_for_is_in_the_problem(wish: str) -> None:
+def test_what_is_made_in_a_marked_region_is_wished_and_inputs_are_not(wish: str) -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        with torch.fx.traceback.annotate({"aot_cache.offload": wish}):
+            h = x @ w
+        return (h.exp() @ w).sum()
+
+    with torch.fx.traceback.preserve_node_meta(True):
+        found = problem(function, leaf(8, 8), leaf(8, 8))
+    wished = [s.name for s in found.storages if (s.must, s.prefer) == (wish == "must", wish == "prefer")]
+    assert [name for name in wished if found.by_name[name].kind == "act"] == wished
+    assert "mm" in wished or not found.by_name["mm"].saved
+    assert all(found.by_name[name].eligible for name in wished)
+
+
+@pytest.mark.parametrize("wish", ["must", "prefer"])
+def test_a_mark_on_a_node_is_in_the_problem(wish: str) -> None:
     pair = cut(lambda x: x.sin().exp().sum(), leaf(8, 8))
     (exp,) = pair.forward.graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
     exp.meta["custom"] = {"aot_cache.offload": wish}
@@ -165,11 +183,18 @@ def test_what_a_user_asks_for_is_in_the_problem(wish: str) -> None:
     assert (found.must, found.prefer) == (wish == "must", wish == "prefer")
 
 
-def test_torchs_own_mark_for_offloading_is_a_must() -> None:
-    pair = cut(lambda x: x.sin().exp().sum(), leaf(8, 8))
-    (exp,) = pair.forward.graph.find_nodes(op="call_function", target=torch.ops.aten.exp.default)
-    exp.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_CPU_OFFLOAD
-    assert [s.must for s in saved(storages.analyse(pair, smallest=1).problem)] == [True]
+def test_torchs_own_policy_for_offloading_is_a_must_for_what_is_saved() -> None:
+    def policy(ctx, op, *args, **kwargs):  # type: ignore[no-untyped-def]
+        matmul = op == torch.ops.aten.mm.default
+        return CheckpointPolicy.MUST_CPU_OFFLOAD if matmul else CheckpointPolicy.PREFER_RECOMPUTE
+
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        inner = checkpoint(lambda x, w: (x @ w).sin() @ w, x, w, use_reentrant=False, context_fn=contexts)
+        return inner.exp().sum()
+
+    found = problem(function, leaf(8, 8), leaf(8, 8))
+    assert [(s.name, s.eligible) for s in found.storages if s.must] == [("mm", True)]
 
 
 def test_seconds_of_a_node_follow_its_operations_and_its_bytes() -> None:
@@ -184,7 +209,7 @@ def test_seconds_of_a_node_follow_its_operations_and_its_bytes() -> None:
 def test_a_digest_is_the_same_in_every_process(fresh_process) -> None:  # type: ignore[no-untyped-def]
     code = (
         "import json, sys, torch; sys.path.insert(0, sys.argv[1])\n"
-        "from offload.test_storages import leaf, problem\n"
+        "from offloading.test_storages import leaf, problem\n"
         "found = problem(lambda x: x.sin().exp().sum(), leaf(8, 4))\n"
         "print(json.dumps([found.forward_digest, found.backward_digest]))"
     )
@@ -192,3 +217,9 @@ def test_a_digest_is_the_same_in_every_process(fresh_process) -> None:  # type: 
     here = problem(lambda x: x.sin().exp().sum(), leaf(8, 4))
     there: Sequence[str] = fresh_process(code, tests, hashseed=7, env={"AOT_CACHE": "0"})
     assert there == [here.forward_digest, here.backward_digest]
+
+
+def test_graphs_that_do_not_belong_together_are_refused() -> None:
+    one, two = cut(lambda x: x.sin().exp().sum(), leaf(8, 4)), cut(lambda x: (x @ x).cos().sum(), leaf(4, 4))
+    with pytest.raises(OffloadError, match="no input for .*not cut by"):
+        storages.analyse(storages.Pair(one.forward, two.backward, 1))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import os
+import threading
 import weakref
 from pathlib import Path
 
@@ -209,4 +212,47 @@ def test_any_strides_survive_the_way_over_a_disk(tmp_path: Path) -> None:
         back = transfer.get(fetch(transfer, transfer.put(near), near))
         assert torch.equal(back, near)
         assert back.stride() == near.stride()
+    transfer.close()
+
+
+@pytest.mark.parametrize("way", ["pwrite", "preadv"])
+def test_an_error_of_the_disk_reaches_the_step_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    transfer, near = Transfer(DiskTier(tmp_path, 1 << 20), 1 << 16), tensor()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, way, full)
+        slot = transfer.put(near)
+        with pytest.raises(FarTierFull, match="No space left"):
+            transfer.get(fetch(transfer, slot, near))
+    alive = weakref.ref(slot)
+    del slot
+    assert alive() is None  # without the garbage collector: nothing refers to the error, whose frames refer to it
+    assert transfer.live == 0
+    again = transfer.put(near)
+    assert torch.equal(transfer.get(fetch(transfer, again, near)), near)
+    transfer.close()
+
+
+def test_a_backward_in_another_thread_gets_what_the_forward_moved(tmp_path: Path) -> None:
+    transfer = Transfer(DiskTier(tmp_path, 1 << 22), 1 << 14)
+    nears = [[tensor() for _ in range(40)] for _ in range(4)]
+    same: list[bool] = []
+
+    def work(mine: list[Tensor]) -> None:
+        slots = [transfer.put(near) for near in mine]
+        arrivals = [fetch(transfer, slot, near) for slot, near in zip(slots, mine, strict=True)]
+        same.extend(torch.equal(transfer.get(a), near) for a, near in zip(arrivals, mine, strict=True))
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in nears]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert same == [True] * 160
+    assert transfer.live == 0
+    assert max(transfer.peak_out, transfer.peak_in) <= 1 << 14
     transfer.close()

@@ -1,0 +1,61 @@
+"""`aot_cache.offload`: what is compiled inside the block is planned for a budget, and keeps to it ever after."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from ..offloading import active, far, report
+from ..offloading.options import Options
+from ..offloading.session import Planned, Session
+from ..torch_compat import compiling, partition
+from .install import current
+
+log = logging.getLogger("aot_cache")
+
+
+class Offload:
+    """A block of offload. `plans`: one a graph with a backward, in the order in which they were compiled or loaded."""
+
+    def __init__(self, options: Options) -> None:
+        self._session = Session(options)
+        self._stack = ExitStack()
+        self._step: report.Measured | None = None
+
+    def __enter__(self) -> Offload:
+        """Raises TransferError: there is no such far tier. HookMismatch: it does not work with this torch."""
+        far.require(self._session.options)
+        with ExitStack() as stack:
+            stack.enter_context(active.entered(self._session))
+            stack.enter_context(partition.cutting(self._session.cut, self._is_cached()))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.close()
+        if not self.plans and error[0] is None:
+            said = "nothing with a backward was compiled inside the block; code that was compiled before stays as it is"
+            log.warning("aot_cache.offload: %s: call torch.compiler.reset() first to have it planned", said)
+
+    @property
+    def plans(self) -> list[Planned]:
+        return list(self._session.plans)
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Around one step (forward and backward) after the first: measures it for `report`."""
+        devices = {plan.device for plan in self.plans} or {"cpu"}
+        with report.measured(devices.pop()) as self._step:
+            yield
+
+    def report(self) -> str:
+        """The plans, and the step that was measured against them, for people."""
+        return report.text(self._session, self._step)
+
+    def _is_cached(self) -> bool:
+        """Whether only our own cache, whose keys know of plans, would be asked."""
+        installed = current()
+        is_ours = installed is not None and installed.failure is None and not compiling.torchs_own_protocol()
+        return is_ours and not self._session.options.dry_run

@@ -1,0 +1,118 @@
+"""What a user asks of `aot_cache.offload`, checked once, and frozen. Pure: no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import SettingError
+from ..settings import parse_size
+from .problem import Storage
+from .schedule import VERSION, Budget, Link, Schedule, parse
+
+Wish = Literal["must", "prefer", "never"]
+WISHES: tuple[Wish, ...] = ("must", "prefer", "never")
+Policy = Callable[[Storage], Wish | None]
+UNLIMITED = 2**50
+"""Bytes of a far tier whose size nobody bounds."""
+# Shares of the activations that are kept at most, while the rest is recomputed: torch's activation_memory_budget.
+KNOBS = (0.75, 0.5, 0.25)
+
+
+@dataclass(frozen=True)
+class Options:
+    """See `aot_cache.offload`. kind: "disk", "host" or "auto"; directory: of a tier on disk; fixed: a plan's text."""
+
+    budget: Budget
+    kind: str
+    directory: Path
+    link: Link | None
+    fixed: str | None
+    policy: Policy | None
+    dry_run: bool
+
+    @classmethod
+    def of(
+        cls,
+        budget: Any,
+        far: Any,
+        inflight: Any = None,
+        far_limit: Any = None,
+        link: Any = None,
+        plan: Any = None,
+        policy: Policy | None = None,
+        dry_run: bool = False,
+    ) -> Options:
+        """Raises SettingError, ScheduleSyntax: a value is not allowed; says which, and what is."""
+        kind, directory = _far(far)
+        fixed = None if plan is None else _text(plan)
+        if policy is not None and not callable(policy):
+            raise SettingError("policy", policy, "a function of one storage")
+        if fixed is not None:
+            for name, value in (("budget", budget), ("inflight", inflight), ("far_limit", far_limit), ("link", link)):
+                if value is not None:
+                    raise SettingError(name, value, "left out where a plan is given, which has its own")
+            if policy is not None:
+                raise SettingError("policy", policy, "left out where a plan is given")
+            return cls(parse(fixed).budget, kind, directory, None, fixed, None, dry_run)
+        near = parse_size("budget", "" if budget is None else budget)
+        flying = near // 2 if inflight is None else parse_size("inflight", inflight)
+        limit = UNLIMITED if far_limit is None else parse_size("far_limit", far_limit)
+        return cls(Budget(near, limit, max(flying, 1)), kind, directory, _link(link), None, policy, dry_run)
+
+    @property
+    def schedule(self) -> Schedule | None:
+        """The fixed plan."""
+        return None if self.fixed is None else parse(self.fixed)
+
+    def facts(self) -> dict[str, str]:
+        """What decides the plan of a graph, but for the policy; no path, and no rate that was measured."""
+        link = "probed" if self.link is None else repr(self.link)
+        plan = "" if self.fixed is None else hashlib.blake2b(self.fixed.encode(), digest_size=16).hexdigest()
+        budget = {name: str(getattr(self.budget, name)) for name in ("near", "far", "inflight")}
+        return {**budget, "tier": self.kind, "link": link, "plan": plan, "record": str(VERSION)}
+
+
+def _far(far: Any) -> tuple[str, Path]:
+    allowed = "disk, disk:DIRECTORY or host"
+    if far is None:
+        return "auto", _temporary()
+    if far in ("disk", "host"):
+        return far, _temporary()
+    kind, colon, path = str(far).partition(":")
+    if kind != "disk" or not path or "\0" in path:
+        raise SettingError("far", far, allowed)
+    directory = Path(path).expanduser().absolute()
+    if not directory.is_dir():
+        raise SettingError("far", far, f"{allowed}, and the directory must be there")
+    return kind, directory
+
+
+def _temporary() -> Path:
+    # /tmp is often memory, where a far tier saves nothing.
+    kept = Path("/var/tmp")
+    is_usable = not os.environ.get("TMPDIR") and os.access(kept, os.W_OK | os.X_OK)
+    return kept if is_usable else Path(tempfile.gettempdir())
+
+
+def _link(link: Any) -> Link | None:
+    allowed = "(bytes per second out, bytes per second in) or (out, in, seconds of latency), each above 0"
+    if link is None or isinstance(link, Link):
+        return link
+    numbers = list(link) if isinstance(link, Sequence) and not isinstance(link, str) else []
+    valid = [n for n in numbers if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < float("inf")]
+    if len(numbers) not in (2, 3) or len(valid) != len(numbers):
+        raise SettingError("link", link, allowed)
+    return Link(float(numbers[0]), float(numbers[1]), 1, float(numbers[2]) if len(numbers) == 3 else 0.0)
+
+
+def _text(plan: Any) -> str:
+    try:
+        return Path(plan).read_text()
+    except (OSError, TypeError, ValueError) as error:
+        raise SettingError("plan", str(plan), f"the path of a plan's record ({error})") from None

@@ -1,0 +1,166 @@
+"""One block of `aot_cache.offload`: plans each joint graph that is compiled in it, and checks plans that entries bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import BudgetTooSmall, IllegalSchedule, OffloadError
+from ..torch_compat.partition import Halves, Joint
+from . import costs, far, legality, operators, passes, record
+from .cut import Candidate, candidate
+from .options import KNOBS, Options
+from .planner import SOLVER, Plan, plan
+from .problem import Problem
+from .schedule import Schedule, parse, render
+from .storages import ELIGIBILITY_VERSION
+from .wishes import settle
+
+# Raise this whenever the same schedule makes other graphs of the same graphs.
+REWRITE_VERSION = 1
+# A link that is so much slower than the plan's, on which a step takes so much longer, wants another plan.
+SLOWER_LINK, LONGER_STEP = 4.0, 1.25
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One graph's plan. source: planned, file or cache. notes: why it is as it is, one text a reason."""
+
+    schedule: Schedule
+    problem: Problem
+    notes: tuple[str, ...]
+    source: str
+    device: str
+
+    @property
+    def text(self) -> str:
+        """The record: give it back as `plan` to have exactly this plan again."""
+        return render(self.schedule)
+
+    @property
+    def refused_bytes(self) -> dict[str, int]:
+        """Bytes of what is saved and may not move, by reason."""
+        return self.problem.refused_bytes
+
+
+class Session:
+    """What `options` make of the graphs of one block; `plans` in the order in which the graphs came."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.plans: list[Planned] = []
+        self.failures: list[OffloadError] = []
+        self._slot: dict[str, Any] = {}
+
+    def facts(self) -> dict[str, str]:
+        """All that decides a plan but for the graph and the policy."""
+        versions = {"solver": SOLVER, "eligibility": str(ELIGIBILITY_VERSION), "rewrite": str(REWRITE_VERSION)}
+        return {**self.options.facts(), **versions, "knobs": str(KNOBS), "costs": " ".join(costs.TABLES)}
+
+    def slot(self) -> dict[str, Any]:
+        """A new place for what the next entry has to say of its plan; filled when its graph is cut."""
+        self._slot = {}
+        return self._slot
+
+    # -- compiling -----------------------------------------------------------------------------------------------------
+
+    def cut(self, joint: Joint) -> Halves:
+        """The forward and the backward with a plan carried out.
+
+        Raises:
+            OffloadError: the budget cannot be met, a storage that must move cannot, or a given plan does not do.
+        """
+        slot, self._slot = self._slot, {}
+        try:
+            return self._cut(joint, slot)
+        except OffloadError as error:
+            self.failures.append(error)
+            raise
+
+    def _cut(self, joint: Joint, slot: dict[str, Any]) -> Halves:
+        untouched = joint.cut(None) if self.options.dry_run and joint.repeatable else None
+        musts = settle(joint.module.graph)
+        fixed = self.options.schedule
+        if fixed is not None:
+            chosen = candidate(joint, fixed.recompute, self.options, musts)
+            legality.verify(fixed, chosen.problem)
+            planned = Planned(fixed, chosen.problem, (), "file", chosen.device)
+        else:
+            chosen, found = self._plan(joint, musts)
+            planned = Planned(found.schedule, found.problem, found.notes, "planned", chosen.device)
+        self.plans.append(planned)
+        if self.options.dry_run:
+            return untouched or chosen.halves
+        slot |= stored(planned)
+        if not planned.schedule.rows:
+            return chosen.halves
+        far.use(self.options, chosen.device)
+        applied = passes.apply(chosen.pair, planned.schedule)
+        return applied.forward, applied.backward, applied.outputs
+
+    def _plan(self, joint: Joint, musts: list[str]) -> tuple[Candidate, Plan]:
+        """With as much recomputation as pays: less is only cut if the graph as configured waits, or does not fit."""
+        first = candidate(joint, joint.knob, self.options, musts)
+        link = far.link(self.options, first.device)
+        budget = self.options.budget
+        knobs = [knob for knob in KNOBS if knob < joint.knob] if joint.repeatable else []
+        try:
+            found = plan([(first.knob, first.problem)], link, budget, first.cost)
+            if found.simulation.prediction.stall == 0 or not knobs:
+                return first, found
+        except BudgetTooSmall:
+            if not knobs:
+                raise
+        tried = {first.knob: first}
+        for knob in knobs:
+            other = candidate(joint, knob, self.options, musts)
+            known = {(c.problem.forward_digest, c.problem.backward_digest) for c in tried.values()}
+            if (other.problem.forward_digest, other.problem.backward_digest) not in known and _keeps(other, first):
+                tried[knob] = other
+        found = plan([(knob, c.problem) for knob, c in tried.items()], link, budget, first.cost)
+        return tried[found.schedule.recompute], found
+
+    # -- the cache -----------------------------------------------------------------------------------------------------
+
+    def check(self, kind: str, extra: Mapping[str, Any]) -> Planned | None:
+        """What an entry says of its plan, found to do on this machine; None if its graph has no backward.
+
+        Raises:
+            OffloadError: it does not.
+        """
+        if "schedule" not in extra:
+            if kind == "training":
+                raise IllegalSchedule(["the entry has none"])
+            return None
+        if extra.get("operators") != [operators.__name__]:
+            raise IllegalSchedule([f"it needs operators of {extra.get('operators')}"])
+        schedule, problem = parse(extra["schedule"]), record.problem(extra.get("problem", {}))
+        if schedule.budget != self.options.budget:
+            raise IllegalSchedule([f"it was made for {schedule.budget}"])
+        device = str(extra.get("device"))
+        link = schedule.link if schedule.link.source != "probe" else far.link(self.options, device)
+        told = legality.verify(schedule, problem, link)
+        slower = max(schedule.link.d2h / link.d2h, schedule.link.h2d / link.h2d)
+        if slower > SLOWER_LINK and told.step > LONGER_STEP * schedule.predict.step:
+            step = f"a step takes {told.step:.3g} s in place of {schedule.predict.step:.3g} s"
+            raise IllegalSchedule([f"the link is {slower:.1f} times slower here, and {step}"])
+        return Planned(schedule, problem, (), "cache", device)
+
+    def accept(self, planned: Planned | None) -> None:
+        """The entry is used."""
+        if planned is not None:
+            far.use(self.options, planned.device)
+            self.plans.append(planned)
+
+
+def stored(planned: Planned) -> dict[str, Any]:
+    """What an entry says of its plan."""
+    names = [operators.__name__]
+    found = {"schedule": planned.text, "problem": record.plain(planned.problem)}
+    return {**found, "operators": names, "device": planned.device}
+
+
+def _keeps(other: Candidate, first: Candidate) -> bool:
+    """Whether everything that must move is still saved."""
+    return sum(s.must and s.saved for s in other.problem.storages) >= sum(s.must for s in first.problem.storages)
