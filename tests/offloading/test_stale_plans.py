@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import astuple, fields, replace
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -24,11 +24,12 @@ from aot_cache.offloading.options import Options
 from aot_cache.offloading.place import unmoved
 from aot_cache.offloading.planner import plan
 from aot_cache.offloading.problem import Problem, Storage
-from aot_cache.offloading.schedule import Budget, Link, Row, Schedule, parse, render
+from aot_cache.offloading.schedule import Budget, Link, Schedule, parse, render
 from aot_cache.offloading.session import Planned, Session, stored
 from aot_cache.torch_compat.tensors import Symbols
 
 from . import edits, stack
+from .plan_edits import other_plans, wrong_rows
 from .problems import chain
 from .test_storages import cut
 
@@ -120,40 +121,8 @@ def test_every_mark_on_a_graph_of_dynamos_makes_another_key() -> None:
 # -- the plan's text ---------------------------------------------------------------------------------------------------
 
 
-def wrong_rows() -> Iterator[tuple[str, Schedule]]:
-    """The plan with one row that loses data, is not of its storage, or makes the record's sums wrong."""
-    found, schedule = planned()
-    names = {"fw": [step.name for step in found.forward], "bw": [step.name for step in found.backward]}
-    used = {row.storage for row in schedule.rows}
-    others = [s.name for s in found.storages if s.name not in used]
-    for row in schedule.rows:
-        storage = found.by_name[row.storage]
-        changes: dict[str, list[Mapping[str, Any]]] = {
-            "storage": [{"storage": name} for name in (*others, "no_such")],
-            "bytes": [{"bytes": n} for n in (0, row.bytes - 1, row.bytes + 1, 2 * row.bytes)],
-            "kind": [{"kind": "weight"}],
-            "out-after": [{"out_after": name} for name in (*names["fw"][: storage.free_from], None, "no_such")],
-            "free-at": [
-                {"free_at": name} for name in (*names["fw"][: names["fw"].index(row.out_after or "") + 1], None)
-            ],
-            "in-before": [{"in_before": name} for name in names["bw"][names["bw"].index(row.need_at) + 1 :]],
-            "need-at": [{"need_at": name} for name in names["bw"][storage.first_backward + 1 :]],
-            "replay": [{"replay": other} for other in (row.replay[1:], (*row.replay, "t"), row.replay * 2)],
-        }
-        for column, cells in changes.items():
-            for number, cell in enumerate(cells):
-                if astuple(changed := replace(row, **cell)) != astuple(row):
-                    yield f"{row.storage} {column} {number}", _with(schedule, row, changed)
-        yield f"{row.storage} gone", _with(schedule, row)
-        yield f"{row.storage} twice", _with(schedule, row, row, row)
-
-
-def _with(schedule: Schedule, row: Row, *instead: Row) -> Schedule:
-    return replace(schedule, rows=(*(other for other in schedule.rows if other is not row), *instead))
-
-
 def test_a_plan_with_a_row_that_does_not_fit_its_graphs_is_refused() -> None:
-    found = list(wrong_rows())
+    found = list(wrong_rows(*planned()))
     stale = [name for name, changed in found if not refused(changed, planned()[0])]
     assert not stale, stale
     assert len(found) >= 200
@@ -214,25 +183,10 @@ def _options(directory: Path) -> Iterator[Options]:
     yield Options.of("1MB", "disk", "1MB")
     for policy in _policies():
         yield Options.of("1MB", None, "1MB", policy=policy)
-    for number, (_, changed) in enumerate(_texts()):
+    for number, (_, changed) in enumerate(other_plans(*planned())):
         path = directory / f"plan{number}"
-        path.write_text(changed)
+        path.write_text(render(changed))
         yield Options.of(None, None, plan=str(path))
-
-
-def _texts() -> Iterator[tuple[str, str]]:
-    """Plans that may all be carried out: each with a transfer that begins or ends at another step, or another header."""
-    found, schedule = planned()
-    yield "itself", render(schedule)
-    for field, value in (("cost", "other"), ("solver", "other"), ("recompute", 0.5)):
-        yield field, render(replace(schedule, **{field: value}))
-    yield "link", render(replace(schedule, link=replace(schedule.link, d2h=1.0)))
-    for field in fields(Budget):
-        budget = replace(schedule.budget, **{field.name: 2 * getattr(schedule.budget, field.name)})
-        yield field.name, render(replace(schedule, budget=budget))
-    for row in schedule.rows:
-        for step in found.backward[: found.backward_index[row.in_before]]:
-            yield row.storage, render(_with(schedule, row, replace(row, in_before=step.name)))
 
 
 def test_all_that_decides_a_plan_makes_another_key(tmp_path: Path) -> None:
@@ -306,7 +260,7 @@ def _entries() -> Iterator[tuple[str, dict[str, Any]]]:
     for field in fields(Budget):
         budget = replace(schedule.budget, **{field.name: 2 * getattr(schedule.budget, field.name)})
         yield f"budget {field.name}", {**good, "schedule": render(replace(schedule, budget=budget))}
-    for name, changed in islice(wrong_rows(), 0, None, 4):
+    for name, changed in islice(wrong_rows(found, schedule), 0, None, 4):
         yield name, {**good, "schedule": render(changed)}
 
 
