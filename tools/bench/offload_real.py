@@ -1,0 +1,111 @@
+"""A stack of GPT blocks as torch cuts it: real graphs with several shares of the activations kept. Nothing is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from aot_cache.errors import OffloadError
+from aot_cache.offloading import costs, storages, work
+from aot_cache.offloading.place import least, unmoved
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Schedule
+from aot_cache.offloading.simulate import simulate
+from aot_cache.torch_compat import partition
+
+STACK = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "stack.py"
+TABLE, HEAD, LENGTH = "roofline-gpu-1", 64, 1024
+# Torch cuts without any limit first; then these shares are kept at most.
+KNOBS = (0.8, 0.6, 0.4, 0.2, 0.1)
+
+
+def candidates(layers: int, width: int, batch: int) -> list[tuple[float, Problem]]:
+    """The problems of one stack in bfloat16, by share of the activations kept; seconds by the cost table.
+
+    The graphs are for the CPU, where attention is one operator as well, and Inductor's decompositions are left out:
+    loops count as fused for memory, not for seconds.
+    """
+    found: list[tuple[float, Problem]] = []
+
+    def see(joint: partition.Joint) -> partition.Halves:
+        for knob in (None, *KNOBS):
+            pair = storages.Pair(*joint.cut(knob), fuses=True)
+            table = costs.table(TABLE)
+            problem = storages.analyse(pair, lambda node: work.seconds(node, table)).problem
+            digests = {(other.forward_digest, other.backward_digest) for _, other in found}
+            if (problem.forward_digest, problem.backward_digest) not in digests:
+                found.append((1.0 if knob is None else knob, problem))
+        raise OffloadError("this is all that was asked for")
+
+    stack = by_path(STACK)
+    stack.HEAD = HEAD
+    model = stack.stack(layers, width).to(torch.bfloat16)
+    x = torch.empty(batch, LENGTH, width, dtype=torch.bfloat16)
+    torch._dynamo.reset()
+    with partition.cutting(see, cached=False):
+        try:
+            torch.compile(model, backend="aot_eager_decomp_partition")(x)
+        except OffloadError:
+            return found
+    raise RuntimeError("torch cut no graph")
+
+
+def by_path(path: Path) -> ModuleType:
+    """A module of the tests. By path: their package has the name of a file here."""
+    spec = importlib.util.spec_from_file_location(f"tests_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def eligible(problem: Problem) -> float:
+    """The share of the bytes that the forward makes and saves which may move."""
+    saved = [storage for storage in problem.storages if storage.saved and storage.produced >= 0]
+    return sum(s.bytes for s in saved if s.eligible) / sum(s.bytes for s in saved)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Of one plan. forward: the share of what its moves could free at the forward's peak that they do free.
+
+    ahead: bytes by which the backward's peak is above that without any prefetch.
+    """
+
+    forward: float
+    ahead: int
+    inflight: int
+
+
+def kept(problem: Problem, schedule: Schedule) -> Kept:
+    """What is left of a plan's saving, though nothing is waited for that need not be."""
+    chosen = [problem.by_name[row.storage] for row in schedule.rows]
+    base = unmoved(problem)
+    peak, best = max(base[0]), max(least(problem, chosen, base)[0])
+    told = schedule.predict
+    late = tuple(_late(row) for row in schedule.rows)
+    without = simulate(problem, late, schedule.link).prediction.peak_backward
+    share = (peak - told.peak_forward) / (peak - best) if peak > best else 1.0
+    return Kept(share, told.peak_backward - without, schedule.budget.inflight)
+
+
+def _late(row):  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    return replace(row, in_before=row.need_at)
+
+
+def budget(problem: Problem, share: float, far: int, inflight: int) -> Budget:
+    """`share` of the peak of a problem."""
+    return Budget(int(share * max(map(max, unmoved(problem)))), far, inflight)
+
+
+def link(rate: float) -> Link:
+    """rate: GB/s each way."""
+    return Link(rate * 1e9, rate * 1e9, 1, 1e-5)
