@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import torch
+from torch.fx import Node
 
 from aot_cache.errors import OffloadError
-from aot_cache.offloading import costs, storages, work
+from aot_cache.offloading import costs, fusing, groups, storages, work
 from aot_cache.offloading.place import least, unmoved
 from aot_cache.offloading.problem import Problem
 from aot_cache.offloading.schedule import Budget, Link, Schedule
@@ -19,24 +20,26 @@ from aot_cache.offloading.simulate import simulate
 from aot_cache.torch_compat import partition
 
 STACK = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "stack.py"
-TABLE, HEAD, LENGTH = "roofline-gpu-1", 64, 1024
+TABLE, HEAD, LENGTH, ELEMENTS = "roofline-gpu-1", 64, 1024, 1 << 15
 # Torch cuts without any limit first; then these shares are kept at most.
-KNOBS = (0.8, 0.6, 0.4, 0.2, 0.1)
+KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.3, 0.2)
 
 
-def candidates(layers: int, width: int, batch: int) -> list[tuple[float, Problem]]:
+def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
     """The problems of one stack in bfloat16, by share of the activations kept; seconds by the cost table.
 
-    The graphs are for the CPU, where attention is one operator as well, and Inductor's decompositions are left out:
-    loops count as fused for memory, not for seconds.
+    The wider, the smaller is the batch, so that an activation has the same bytes.
+
+    The graphs are for the CPU, where attention is one operator as well; loops count as fused, for memory and seconds.
     """
     found: list[tuple[float, Problem]] = []
+    table = costs.table(TABLE)
 
     def see(joint: partition.Joint) -> partition.Halves:
         for knob in (None, *KNOBS):
             pair = storages.Pair(*joint.cut(knob), fuses=True)
-            table = costs.table(TABLE)
-            problem = storages.analyse(pair, lambda node: work.seconds(node, table)).problem
+            fused = _fused(pair)
+            problem = storages.analyse(pair, lambda node, f=fused: work.seconds(node, table, f)).problem
             digests = {(other.forward_digest, other.backward_digest) for _, other in found}
             if (problem.forward_digest, problem.backward_digest) not in digests:
                 found.append((1.0 if knob is None else knob, problem))
@@ -44,8 +47,10 @@ def candidates(layers: int, width: int, batch: int) -> list[tuple[float, Problem
 
     stack = by_path(STACK)
     stack.HEAD = HEAD
-    model = stack.stack(layers, width).to(torch.bfloat16)
-    x = torch.empty(batch, LENGTH, width, dtype=torch.bfloat16)
+    with torch.device("meta"):
+        model = stack.stack(layers, width).to(torch.bfloat16)
+    model.to_empty(device="cpu")
+    x = torch.empty(max(1, ELEMENTS // width), LENGTH, width, dtype=torch.bfloat16)
     torch._dynamo.reset()
     with partition.cutting(see, cached=False):
         try:
@@ -53,6 +58,13 @@ def candidates(layers: int, width: int, batch: int) -> list[tuple[float, Problem
         except OffloadError:
             return found
     raise RuntimeError("torch cut no graph")
+
+
+def _fused(pair: storages.Pair) -> set[Node]:
+    """Nodes of both graphs whose results a compiler that fuses loops never puts into memory."""
+    halves = (groups.half(pair.forward, "primals"), groups.half(pair.backward, "in"))
+    found = [group.nodes for half in halves for group in groups.unique(half) if fusing.vanishes(group.nodes)]
+    return {node for nodes in found for node in nodes}
 
 
 def by_path(path: Path) -> ModuleType:
@@ -71,34 +83,18 @@ def eligible(problem: Problem) -> float:
     return sum(s.bytes for s in saved if s.eligible) / sum(s.bytes for s in saved)
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Of one plan. forward: the share of what its moves could free at the forward's peak that they do free.
-
-    ahead: bytes by which the backward's peak is above that without any prefetch.
+def kept(problem: Problem, schedule: Schedule) -> tuple[float, float]:
+    """Of what a plan's moves could free at the forward's peak, the share that they do, though they are not waited for;
+    and by how much the backward's peak is above that without any prefetch, as a share of what may be on its way.
     """
-
-    forward: float
-    ahead: int
-    inflight: int
-
-
-def kept(problem: Problem, schedule: Schedule) -> Kept:
-    """What is left of a plan's saving, though nothing is waited for that need not be."""
     chosen = [problem.by_name[row.storage] for row in schedule.rows]
     base = unmoved(problem)
     peak, best = max(base[0]), max(least(problem, chosen, base)[0])
     told = schedule.predict
-    late = tuple(_late(row) for row in schedule.rows)
+    late = tuple(replace(row, in_before=row.need_at) for row in schedule.rows)
     without = simulate(problem, late, schedule.link).prediction.peak_backward
     share = (peak - told.peak_forward) / (peak - best) if peak > best else 1.0
-    return Kept(share, told.peak_backward - without, schedule.budget.inflight)
-
-
-def _late(row):  # type: ignore[no-untyped-def]
-    from dataclasses import replace
-
-    return replace(row, in_before=row.need_at)
+    return share, (told.peak_backward - without) / schedule.budget.inflight
 
 
 def budget(problem: Problem, share: float, far: int, inflight: int) -> Budget:
