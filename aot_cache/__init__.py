@@ -82,21 +82,16 @@ def offload(
 ) -> Offload:
     """A block; training graphs that torch.compile compiles inside it, or loads, keep to a memory budget ever after.
 
-    budget: bytes, or a size such as 4GB, that one graph may have near at any step of its forward or backward. All that
-        the graph sees counts while it needs it: its parameters and other inputs, what is saved for the backward, what
-        it computes, outputs, gradients. Other graphs, optimizer state and the compiler do not.
-    far: where activations go: "host" (pinned memory, of an accelerator's tensors) or "disk:DIRECTORY" (a file without a
-        name, of the CPU's); by default whichever is for the tensors at hand, on disk in a directory for temporary files.
+    What was compiled before stays as it is until torch.compiler.reset(). See `hook.offload` for what counts, and when.
+
+    budget: bytes, or a size such as 4GB, that one graph may have near at any step.
+    far: "host" (pinned memory) or "disk:DIRECTORY" (a file without a name); by default whichever the tensors need.
     inflight: the size of what may be on its way at a time, each way; half the budget by default.
     far_limit: the size that the far tier may have.
     link: bytes per second out and in, and seconds of latency; measured by default.
-    plan: the path of a record (`Planned.text`) that is carried out instead, in the place of budget, inflight and link.
-    policy: a function of a saved storage (see offloading.problem.Storage) that answers must, prefer, never or None.
+    plan: the path of a record (`Planned.text`) that is carried out as it is, in the place of a budget.
+    policy: a function of a saved offloading.problem.Storage that answers must, prefer, never or None.
     dry_run: only plan; what is compiled is as without the block, and is not cached.
-
-    Entering raises TransferError: there is no such far tier. The compiled call raises, whatever the cache is set to:
-    BudgetTooSmall (says the smallest that can be met), MustNotMove, IllegalSchedule (of a plan given), and when it runs
-    FarTierFull and other TransferErrors.
 
     Raises:
         SettingError, ScheduleSyntax: a value is not allowed; names it and says what is.

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import AotCacheError
 from ..key import machine
+from ..offloading import active
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import NATIVE, Settings
 from ..store.opening import Opened, open_store
@@ -98,8 +99,10 @@ class Installation:
             if trace is not None:
                 trace.backend_seconds += time.perf_counter() - started
         if len(LEDGER.events()) == before:
-            switch = compiling.caching_is_off()
+            switch, session = compiling.caching_is_off(), active.session()
             reason, detail = (Reason.TORCH_OFF, switch) if switch else (Reason.BACKEND, f"backend {backend!r}")
+            if session is not None and session.options.dry_run:
+                reason, detail = Reason.UNKNOWN_STATE, "a dry run of aot_cache.offload"
             outcome = Bypass("graph", None, 0.0, reason, detail)
             LEDGER.add(outcome)
             self.cache.history.record(outcome)

@@ -1,4 +1,18 @@
-"""`aot_cache.offload`: what is compiled inside the block is planned for a budget, and keeps to it ever after."""
+"""`aot_cache.offload`: what is compiled inside the block is planned for a budget, and keeps to it ever after.
+
+The budget is one of near memory (that of the tensors' device), of one graph, at any step of its forward or backward. All
+that the graph sees counts, as long as the graph needs it: parameters and other inputs, what is saved for the backward,
+what is computed, gradients, and outputs until the forward returns: what the caller keeps of them is the caller's. Values
+that Inductor is known to compute inside of loops do not count, nor do other graphs, the optimizer's state, the compiler,
+or what a kernel allocates for itself.
+
+The block ends, the code that was compiled in it moves tensors ever after: the far tier stays open. Of two blocks for one
+kind of device the later one's far, far_limit and inflight count for all code.
+
+A plan is asked for, so nothing here is silent: entering raises TransferError (no such far tier); the compiled call raises
+BudgetTooSmall (says the smallest that can be met), MustNotMove, IllegalSchedule (a plan that was given does not do), and
+when it runs FarTierFull or another TransferError.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +56,11 @@ class Offload:
     @property
     def plans(self) -> list[Planned]:
         return list(self._session.plans)
+
+    @property
+    def measured(self) -> report.Measured | None:
+        """Bytes of the last step that `step` was around; None before that."""
+        return self._step
 
     @contextmanager
     def step(self) -> Iterator[None]:

@@ -78,9 +78,11 @@ def link(options: Options, device: str) -> Link:
 
 
 def _tier(options: Options, device: str) -> Tier:
+    limit = options.budget.far
     if kind_of(options, device) == "disk":
-        return DiskTier(options.directory, options.budget.far)
-    return HostTier(torch.device(device), options.budget.far)
+        # Places are whole pages, and what moves is 16 of them at least, unless it must.
+        return DiskTier(options.directory, limit + limit // 16)
+    return HostTier(torch.device(device), limit)
 
 
 def _probed(tier: Tier, device: str, size: int) -> Link:

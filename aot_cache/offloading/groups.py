@@ -17,10 +17,14 @@ from . import names
 
 @dataclass(eq=False)
 class Group:
-    """The nodes of one half that share a storage, in order; the first one makes it."""
+    """The nodes of one half that share a storage, in order; the first one makes it.
+
+    vanishes: it is never in memory; what computes it is done where it is used.
+    """
 
     nodes: list[Node] = field(default_factory=list)
     is_mutated: bool = False
+    vanishes: bool = False
 
     @property
     def base(self) -> Node:
@@ -41,9 +45,14 @@ class Half:
 
     def uses(self, group: Group) -> list[int]:
         """Steps that read the storage, other than by making a view of it."""
-        members = set(group.nodes)
-        users = {user for node in group.nodes for user in node.users} - members
-        return sorted(self.steps[user] for user in users if user.op != "output" and user in self.steps)
+        found: set[Node] = set()
+        todo = [group]
+        while todo:
+            nodes = todo.pop().nodes
+            users = {user for node in nodes for user in node.users} - set(nodes) - found
+            found |= users
+            todo += [self.groups[user] for user in users if user in self.groups and self.groups[user].vanishes]
+        return sorted(self.steps[user] for user in found if user.op != "output" and user in self.steps)
 
 
 def half(module: GraphModule, inputs: str) -> Half:

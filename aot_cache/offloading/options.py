@@ -71,11 +71,14 @@ class Options:
         return None if self.fixed is None else parse(self.fixed)
 
     def facts(self) -> dict[str, str]:
-        """What decides the plan of a graph, but for the policy; no path, and no rate that was measured."""
+        """What decides the plan of a graph, but for the policy; no path, and no rate that was measured.
+
+        Not the kind of tier: that is a matter of the graph's device.
+        """
         link = "probed" if self.link is None else repr(self.link)
         plan = "" if self.fixed is None else hashlib.blake2b(self.fixed.encode(), digest_size=16).hexdigest()
         budget = {name: str(getattr(self.budget, name)) for name in ("near", "far", "inflight")}
-        return {**budget, "tier": self.kind, "link": link, "plan": plan, "record": str(VERSION)}
+        return {**budget, "link": link, "plan": plan, "record": str(VERSION)}
 
 
 def _far(far: Any) -> tuple[str, Path]:

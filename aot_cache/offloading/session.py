@@ -139,26 +139,32 @@ class Session:
         if schedule.budget != self.options.budget:
             raise IllegalSchedule([f"it was made for {schedule.budget}"])
         device = str(extra.get("device"))
-        link = schedule.link if schedule.link.source != "probe" else far.link(self.options, device)
+        is_fixed = schedule.link.source != "probe" or not schedule.rows
+        link = schedule.link if is_fixed else far.link(self.options, device)
         told = legality.verify(schedule, problem, link)
         slower = max(schedule.link.d2h / link.d2h, schedule.link.h2d / link.h2d)
         if slower > SLOWER_LINK and told.step > LONGER_STEP * schedule.predict.step:
             step = f"a step takes {told.step:.3g} s in place of {schedule.predict.step:.3g} s"
             raise IllegalSchedule([f"the link is {slower:.1f} times slower here, and {step}"])
-        return Planned(schedule, problem, (), "cache", device)
+        return Planned(schedule, problem, tuple(map(str, extra.get("notes", ()))), "cache", device)
 
     def accept(self, planned: Planned | None) -> None:
         """The entry is used."""
         if planned is not None:
-            far.use(self.options, planned.device)
             self.plans.append(planned)
+            if planned.schedule.rows:
+                far.use(self.options, planned.device)
 
 
 def stored(planned: Planned) -> dict[str, Any]:
     """What an entry says of its plan."""
-    names = [operators.__name__]
-    found = {"schedule": planned.text, "problem": record.plain(planned.problem)}
-    return {**found, "operators": names, "device": planned.device}
+    return {
+        "schedule": planned.text,
+        "problem": record.plain(planned.problem),
+        "notes": list(planned.notes),
+        "operators": [operators.__name__],
+        "device": planned.device,
+    }
 
 
 def _keeps(other: Candidate, first: Candidate) -> bool:

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from ..errors import OffloadError
 from ..torch_compat import aliases
 from . import names
-from .fusing import vanishes
+from .fusing import find_vanishing
 from .groups import Group, Half, half, join, maker, unique
 from .marks import wishes
 from .problem import BACKWARD, START, Kind, Problem, Step, Storage
@@ -72,6 +72,9 @@ def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMA
     for found in by_group.values():
         for _, given in found[1:]:
             join(backward, backward.groups[found[0][1]], backward.groups[given])
+    if pair.fuses:
+        find_vanishing(forward)
+        find_vanishing(backward)
     storages, saved = [], {}
     for group in unique(forward):
         found = by_group.get(id(group), [])
@@ -141,7 +144,7 @@ def _forward_storage(
         refused = refused or ("it is marked so" if never and not must else "")
     return Storage(
         name=forward.names[base],
-        bytes=0 if pair.fuses and not saved and vanishes(group.nodes) else _bytes(group) or 0,
+        bytes=0 if group.vanishes else _bytes(group) or 0,
         kind=_kind(base),
         produced=_maker(forward, base),
         last_forward=len(forward.steps) - 1 if is_output else (uses[-1] if uses else -1),
@@ -161,7 +164,7 @@ def _backward_storage(pair: Pair, backward: Half, group: Group) -> Storage:
         uses.append(len(backward.steps) - 1)
     return Storage(
         name=f"bw.{backward.names[group.base]}",
-        bytes=0 if pair.fuses and vanishes(group.nodes) else _bytes(group) or 0,
+        bytes=0 if group.vanishes else _bytes(group) or 0,
         kind="other",
         produced=BACKWARD,
         last_forward=-1,

@@ -20,6 +20,7 @@ from .marks import ANNOTATION, annotate, annotated, is_policys
 from .options import WISHES, Policy, Wish
 from .problem import Problem, Storage
 
+
 def mark(tensor: Tensor, wish: Wish = "must") -> Tensor:
     """`tensor`, to be used in its place: in a compiled model, its memory must, should or must never be offloaded.
 

@@ -82,7 +82,9 @@ def cutting(cutter: Cutter, cached: bool) -> Iterator[None]:
         patches.undo()
 
 
-def _cutting(original: Callable[..., Any], joint: GraphModule, inputs: Any, inner: Any, metadata: Any, *rest: Any) -> Any:
+def _cutting(
+    original: Callable[..., Any], joint: GraphModule, inputs: Any, inner: Any, metadata: Any, *rest: Any
+) -> Any:
     cutter = _CUTTER.get()
     if cutter is None:  # of nested contexts only the innermost acts
         return original(joint, inputs, inner, metadata, *rest)

@@ -8,7 +8,7 @@ import torch
 from torch._functorch import config
 from torch._functorch._aot_autograd import graph_compile
 
-from aot_cache.errors import HookMismatch
+from aot_cache.errors import BudgetTooSmall, HookMismatch, OffloadError
 from aot_cache.torch_compat import partition
 
 
@@ -94,3 +94,57 @@ def test_a_torch_that_cuts_somewhere_else_is_refused(monkeypatch: pytest.MonkeyP
     monkeypatch.delattr(graph_compile, "_partition_joint_graph_into_fw_bw")
     with pytest.raises(HookMismatch, match="offload schedules do not work"), partition.wrapped(see_into([])):
         pass
+
+
+def saved(halves: partition.Halves) -> int:
+    forward, _, outputs = halves
+    return len(forward.graph.find_nodes(op="output")[0].args[0]) - outputs
+
+
+def deep(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(6):
+        x = (x @ x).sin()
+    return x
+
+
+def test_a_joint_graph_can_be_cut_again_with_another_knob_and_is_left_as_it_is() -> None:
+    seen: list[Any] = []
+
+    def cutter(joint: partition.Joint) -> partition.Halves:
+        before = str(joint.module.graph)
+        seen.extend(joint.cut(knob) for knob in (None, 0.25, None))
+        assert (joint.repeatable, joint.fuses, joint.knob) == (True, False, 1.0)
+        assert str(joint.module.graph) == before
+        return seen[1]
+
+    with partition.cutting(cutter, cached=False):
+        found = train(deep, 8, 8, backend="aot_eager_decomp_partition")
+    assert torch.equal(found, train(deep, 8, 8, backend="aot_eager_decomp_partition"))
+    assert saved(seen[0]) == saved(seen[2]) > saved(seen[1])
+    assert str(seen[0][0].graph) == str(seen[2][0].graph)
+
+
+def test_an_error_of_a_plan_reaches_the_caller_as_what_it_is() -> None:
+    def cutter(joint: partition.Joint) -> partition.Halves:
+        raise BudgetTooSmall(1, 2, "three")
+
+    with partition.cutting(cutter, cached=False), pytest.raises(BudgetTooSmall) as caught:
+        train(lambda x: x.sin(), 3)
+    assert isinstance(caught.value, OffloadError)
+    assert (caught.value.near, caught.value.smallest, caught.value.needed) == (1, 2, "three")
+    assert "the smallest that can is 2 bytes; three" in str(caught.value)
+
+
+def test_only_what_plans_themselves_raise_is_passed_on_unwrapped() -> None:
+    def cutter(joint: partition.Joint) -> partition.Halves:
+        raise KeyError("a bug")
+
+    with partition.cutting(cutter, cached=False), pytest.raises(Exception, match="a bug") as caught:
+        train(lambda x: x.sin(), 3)
+    assert not isinstance(caught.value, KeyError)
+
+
+def test_with_a_cache_that_knows_of_the_cutter_the_setting_stays() -> None:
+    before = config.enable_autograd_cache
+    with partition.cutting(lambda joint: joint.cut(None), cached=True):
+        assert config.enable_autograd_cache is before
