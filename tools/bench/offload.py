@@ -112,7 +112,9 @@ def _threads(cases: int) -> list[float]:
         }
         problem, link = replace(problem, **halves), Link(link.d2h * FASTER, link.h2d * FASTER, 1, 1e-3)
         schedule = plan([(1.0, problem)], link, budget, "unit").schedule
-        found.append(offload_link.step(problem, schedule) / schedule.predict.step - 1)
+        # Other work on the machine can only make a step longer.
+        seconds = min(offload_link.step(problem, schedule) for _ in range(2))
+        found.append(seconds / schedule.predict.step - 1)
     return found
 
 
