@@ -27,6 +27,7 @@ SIZES = {"gpu": (6, 1024, 8, 1024, 10), "cpu": (2, 128, 16, 256, 2)}
 SHARE, BOUND = 0.6, 4
 """The budget as a share of the peak without offload, and what may be on its way, as a part of the budget."""
 
+COUNTS = ("graph_hit", "graph_miss", "graph_bypass")
 # What is freed on the CPU goes back to the system, else its resident set would not fall.
 MALLOC = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
 
@@ -102,7 +103,7 @@ def table(plain: dict[str, Any], cold: dict[str, Any], warm: dict[str, Any], bud
         ("MB above what was there, by plan", lambda run: f"{run['planned_above'] / 1e6:.0f}"),
         ("the same, measured", lambda run: f"{run['peak'] / 1e6:.0f}"),
         ("graphs lowered", lambda run: str(run["lowered"])),
-        ("hits, misses, bypasses", lambda run: ", ".join(str(run["stats"][f"graph_{k}"]) for k in ("hit", "miss", "bypass"))),
+        ("hits, misses, bypasses", lambda run: ", ".join(str(run["stats"][name]) for name in COUNTS)),
         ("output and gradients", lambda run: "bit-equal" if run["digest"] == plain["digest"] else "DIFFERENT"),
     ]  # fmt: skip
     rows = [("", "no offload", "offload, cold", "offload, warm"), *((n, *map(of, runs)) for n, of in shown)]
@@ -140,10 +141,8 @@ def train(device: str, mode: str, budget: int) -> dict[str, Any]:
     sys.path.append(str(ROOT / "tests" / "offloading"))
     import stack
     import torch
-    from torch._dynamo.utils import compilation_time_metrics
 
     import aot_cache
-    from aot_cache.offloading import report
 
     torch.set_num_threads(1 if device == "cpu" else torch.get_num_threads())
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -159,31 +158,47 @@ def train(device: str, mode: str, budget: int) -> dict[str, Any]:
         compiled = torch.compile(model)
         first = _digest(stack.step(compiled, model, x))
     settle()
-    found: dict[str, Any] = {"first": time.perf_counter() - started}
-    found["repeats"] = first == _digest(stack.step(compiled, model, x))
-    steps = []
+    seconds = [time.perf_counter() - started]
+    repeats = first == _digest(stack.step(compiled, model, x))
     for _ in range(count):
         settle()
         begun = time.perf_counter()
         stack.step(compiled, model, x)
         settle()
-        steps.append(time.perf_counter() - begun)
+        seconds.append(time.perf_counter() - begun)
     for tensor in (x, *model.parameters()):
         tensor.grad = None
     with block.step():
         compiled(x).sum().backward()
         settle()
+    found = {"digest": first, "repeats": repeats, "first": seconds[0], "steps": seconds[1:]}
+    return found | _told(block, where)
+
+
+def _told(block: Any, where: Any) -> dict[str, Any]:
+    """What the block planned and measured, and what the cache and the compiler did."""
+    import torch
+    from torch._dynamo.utils import compilation_time_metrics
+
+    import aot_cache
+    from aot_cache.offloading import report
+
     (plan,) = block.plans
     told, taken = plan.schedule.predict, block.measured
-    assert taken is not None
-    return found | {
-        "digest": first, "steps": steps, "out": taken.out, "back": taken.back, "peak": taken.peak,
+    return {
+        "out": taken.out,
+        "back": taken.back,
+        "peak": taken.peak,
         "planned": sum(row.bytes for row in plan.schedule.rows),
-        "planned_peak": max(told.peak_forward, told.peak_backward), "planned_above": report.above(plan),
-        "sources": [plan.source], "lowered": len(compilation_time_metrics.get("GraphLowering.run", ())),
-        "stats": aot_cache.stats(), "reasons": sorted({str(e) for e in aot_cache.events() if hasattr(e, "reason")}),
-        "device": torch.cuda.get_device_name() if where.type == "cuda" else str(where), "torch": torch.__version__,
-    }  # fmt: skip
+        "planned_peak": max(told.peak_forward, told.peak_backward),
+        "planned_above": report.above(plan),
+        "sources": [plan.source],
+        "lowered": len(compilation_time_metrics.get("GraphLowering.run", ())),
+        "stats": aot_cache.stats(),
+        "reasons": sorted({str(event) for event in aot_cache.events() if hasattr(event, "reason")}),
+        "device": torch.cuda.get_device_name() if where.type == "cuda" else str(where),
+        "torch": torch.__version__,
+    }
 
 
 def _digest(tensors: list[Any]) -> str:
