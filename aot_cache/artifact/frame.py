@@ -24,7 +24,8 @@ class Frame:
     prints: for each guard, the fingerprint of what it saw. same, storage: which of these values are one object, and
     which tensors share memory. unguarded: [source, fingerprint] of what was read without a guard. listing: whether the
     names of attributes count. absent: globals that the code did not find. places: where to find each inlined code
-    object. sizes: what Dynamo knew of the sizes of inputs. graphs: by global, the stored graph's name.
+    object. called: where the graphs' calls of others' code are found, with their identity. sizes: what Dynamo knew of
+    the sizes of inputs. graphs: by global, the stored graph's name.
     """
 
     guards: frames_guards.Plain
@@ -36,6 +37,7 @@ class Frame:
     listing: bool
     absent: list[str]
     places: list[list[Any]]
+    called: list[list[str]]
     sizes: dict[str, list[Any]]
     graphs: dict[str, str] = field(default_factory=dict)
 

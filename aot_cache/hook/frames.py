@@ -24,7 +24,7 @@ from ..key.state import facts
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
-from ..torch_compat import frames, frames_install, frames_state, kernels
+from ..torch_compat import entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
 from .graphs import GraphCache
 
@@ -199,6 +199,7 @@ class FrameCache:
         opened = envelope.Envelope(data)
         saved |= {f"{name} {phase}": seconds for phase, seconds in opened.manifest.seconds.items()}
         entry = codec.load(opened.section("result"))
+        light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
             return frames_install.revive(entry, call.settings or {})
 

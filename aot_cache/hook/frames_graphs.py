@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ class Watched:
             request.notes["global"] = getattr(request.graph, "meta", {}).get("backend_id")
             if doubt := _doubt(request):
                 trace.doubts.append(doubt)
+            trace.called += [target for target in _called(request) if target not in trace.called]
         return key
 
     def load(self, key: str, request: aot.Request) -> aot.Loaded | None:
@@ -62,8 +63,21 @@ def _doubt(request: aot.Request) -> str:
             if callable(value):
                 return f"its graph holds {getattr(value, '__qualname__', value)}, which is called when it is compiled"
         for node in getattr(getattr(module, "graph", None), "nodes", ()):
-            if node.op == "call_function" and targets.kind(node.target) in (targets.Kind.OTHER, targets.Kind.CUSTOM_OP):
-                return f"its graph calls {targets.name(node.target)}"
             if node.op in ("call_module",):
                 return f"its graph calls module {node.target}"
     return ""
+
+
+def _called(request: aot.Request) -> Iterator[Any]:
+    """Code of others that the graph calls as it is."""
+    for module in request.graph.modules():
+        for node in getattr(getattr(module, "graph", None), "nodes", ()):
+            if node.op == "call_function" and _is_foreign(node.target):
+                yield node.target
+
+
+def _is_foreign(target: Any) -> bool:
+    kind = targets.kind(target)
+    if kind is targets.Kind.HIGHER_ORDER:
+        return not type(target).__module__.startswith("torch.")
+    return kind in (targets.Kind.OTHER, targets.Kind.CUSTOM_OP)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry, MissAsserted
-from ..key import fingerprint, fingerprint_places, fingerprint_text, parts
+from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -91,6 +92,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        called=fingerprint_calls.called(trace.called),
         sizes=frames_dynamic.remembered(call.code, call.closure),
     )
 
@@ -153,7 +155,8 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     Raises:
         Changed: something is not as it was, or cannot be read any more.
     """
-    changes = (fingerprint_places.shadowed(frame.absent, call.globals), *map(fingerprint_places.moved, frame.places))
+    places, called = map(fingerprint_places.moved, frame.places), map(fingerprint_calls.changed, frame.called)
+    changes = itertools.chain([fingerprint_places.shadowed(frame.absent, call.globals)], places, called)
     if change := next(filter(None, changes), ""):
         raise Changed(change)
     installed = frames_install.Installed(call, frame.result)

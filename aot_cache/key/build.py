@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import aot, compilers, config, lowering, registries, tensors
+from ..torch_compat import aot, compilers, config, frames_state, lowering, registries, tensors
 from .callables import Unidentified, identity
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
@@ -61,8 +61,10 @@ def _compiler_part(request: aot.Request, identify: Identify) -> tuple[KeyPart, b
     encoder.value(dict(request.flags))
     summary = {name: str(value) for name, value in request.flags.items() if value and name != "static_input_indices"}
     found = compilers.foreign()
-    if not request.peeking:  # as Inductor's own compile would be called, without its table
-        found |= registries.decompositions(request.decompositions)
+    # Before Inductor is called, nobody has given its table yet: it will be the one that Inductor takes.
+    found |= (
+        frames_state.foreign_decompositions() if request.peeking else registries.decompositions(request.decompositions)
+    )
     others = identities(found, identify) | process_code(identify)
     for name, known in others.items():
         encoder.value((name, known))

@@ -9,13 +9,14 @@ from __future__ import annotations
 import enum
 import sys
 import types
+import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..outcome import Reason
-from ..torch_compat import frames_state, objects, tensors
+from ..torch_compat import extensions, frames_state, objects, tensors
 from .callables.leaf import encode
 from .callables.node import portable_module
 from .encode import CannotKey
@@ -35,6 +36,8 @@ _FUNCTIONS = (
 )
 # Containers of plain values, which an equality guard compares as a whole.
 _PLAIN_CONTAINERS = (list, set, tuple, frozenset, torch.Size, type({}.keys()))
+# Parametrised types, which are compared by their parts.
+_ALIASES = (types.GenericAlias, types.UnionType, type(typing.List[int]), type(typing.Optional[int]))
 _CONSTANT_BASES = (int, float, complex, str, bytes)
 
 
@@ -65,6 +68,11 @@ class Fingerprints:
             return _module(self, value, {})
         if isinstance(value, (type, *_FUNCTIONS)):
             return self.codes.of(value)
+        if type(value) is dict:
+            return f"dict {digest(repr([[self.unguarded(part) for part in item] for item in value.items()]).encode())}"
+        if isinstance(value, _ALIASES):
+            inside = [self.unguarded(part) for part in (typing.get_origin(value), *typing.get_args(value))]
+            return f"{type(value).__name__} {digest(repr(inside).encode())}"
         return self.constant(value)
 
     def constant(self, value: Any) -> str:
@@ -81,6 +89,10 @@ class Fingerprints:
             items = sorted(items) if isinstance(value, (set, frozenset)) else items
             return f"{type(value).__name__} {_listed(items)}"
         if isinstance(value, (type, *_FUNCTIONS)):
+            return self.codes.of(value)
+        if isinstance(value, typing._SpecialForm) and getattr(typing, str(value._name), None) is value:
+            return f"typing {value._name}"
+        if extensions.custom(value) is not None:
             return self.codes.of(value)
         if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
             return f"{type(value).__name__} {digest(repr(known).encode())}"

@@ -10,12 +10,13 @@ from __future__ import annotations
 import abc
 import enum
 import functools
+import inspect
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import frames_state, objects
+from ..torch_compat import frames_state
 from .callables import Unidentified, identity, origin
 from .callables.bytecode import read
 from .callables.classes import namespace
@@ -23,6 +24,7 @@ from .callables.functions import resolve
 from .callables.leaf import encode
 from .callables.node import portable_module
 from .encode import CannotKey
+from .operators import taught
 from .parts import digest
 
 # Members of a class that say nothing of what it does.
@@ -77,6 +79,9 @@ class Codes:
     def _describe(self, value: Any, whole: bool) -> str:
         if isinstance(value, MethodType):
             return f"method {self.of(value.__func__, whole)} of {type(value.__self__).__qualname__}"
+        inner = frames_state.compiled_function(value)
+        if inner is not None:
+            return " ".join(["compiled", self.of(inner, whole), *frames_state.marks(value)])
         if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
             return self._function(value)
         if isinstance(value, type):
@@ -84,12 +89,13 @@ class Codes:
         return self._identity(value)
 
     def _identity(self, value: Any) -> str:
+        if value is inspect.get_annotations:  # looks at its argument only, which Dynamo has guarded
+            return self.code(value.__code__)
         try:
-            found = identity(value, objects.taught).digest
+            found = identity(value, taught).digest
         except Unidentified as error:
             raise CannotKey(Reason.FRAME_GUARD, str(error), error.remedy) from None
-        marks = frames_state.marks(value) if isinstance(value, FunctionType) and not _is_torch(value) else []
-        return f"{_name(value)} {found}{' '.join(marks)}"
+        return " ".join([_name(value), found, *frames_state.marks(value)])
 
     def _function(self, function: FunctionType) -> str:
         marks = frames_state.marks(function)
@@ -139,7 +145,9 @@ def _is_found_by_name(name: str, member: FunctionType) -> bool:
     ordinary = name == "__init__" or not (name.startswith("__") and name.endswith("__"))
     # The one cell that a plain method may have is the class that `super()` asks for.
     plain = member.__code__.co_freevars in ((), ("__class__",)) and not hasattr(member, "__wrapped__")
-    return bool(name) and ordinary and plain and resolve(member.__module__, member.__qualname__) is member
+    # Generated code has another name than the method that it becomes.
+    named = getattr(member.__code__, "co_qualname", member.__qualname__) == member.__qualname__
+    return bool(name) and ordinary and plain and named and resolve(member.__module__, member.__qualname__) is member
 
 
 def _registered(cls: type, seen: set[type]) -> Iterator[str]:
@@ -177,10 +185,6 @@ def _name(value: Any) -> str:
         return f"module {portable_module(value.__name__)}"
     module = portable_module(getattr(value, "__module__", None))
     return f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"
-
-
-def _is_torch(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] == "torch"
 
 
 def _is_users(module: Any, code: CodeType) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..outcome import Reason
-from ..torch_compat import frames, frames_state
+from ..torch_compat import frames, frames_rules, frames_state, patched
 from .build import identify, identities, process_code
 from .callables import Unidentified
 from .callables.bytecode import read
@@ -14,10 +14,11 @@ from .encode import CannotKey, Encoder
 from .offload import refuse_frames
 from .operators import extensions_part
 from .parts import CacheKey, KeyPart
+from .patches import patches
 from .state import ambient_part, config_part, environment_part
 
 # Raise this whenever what a frame's entry holds, or how a fingerprint is made, changes: old entries then miss.
-FRAME_VERSION = 4
+FRAME_VERSION = 5
 
 
 def frame_key(call: frames.Call) -> CacheKey:
@@ -64,8 +65,9 @@ def _dynamo_part() -> KeyPart:
     encoder = Encoder(_callables)
     values = frames_state.dynamo_config()
     encoder.value(dict(sorted(values.items())))
-    rules = identities(frames_state.foreign_decompositions(), identify) | process_code(identify)
-    foreign = dict(sorted(rules.items()))
+    rules = frames_state.foreign_decompositions() | frames_rules.foreign() | patches(patched.DYNAMO)
+    foreign = dict(sorted((identities(rules, identify) | process_code(identify)).items()))
+    encoder.value(frames_rules.lists())
     encoder.value(foreign)
     changed = {name: repr(value)[:200] for name, value in frames_state.changed(values).items()}
     return KeyPart.of("dynamo", encoder.bytes(), changed | foreign)

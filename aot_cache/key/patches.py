@@ -11,13 +11,13 @@ from ..torch_compat import patched
 from .callables import origin
 
 
-def patches() -> dict[str, Any]:
+def patches(where: patched.Where = patched.COMPILER) -> dict[str, Any]:
     """Functions, classes and objects that others put into torch, by where they stand; their identity counts.
 
     So a patch that keeps count of something is another one at every graph: unlike a patch whose constant or helper
     changed, it cannot be told from one that computes with what it keeps.
     """
-    return {f"patch of {place}": value for place, value in patched.values(_is_patch).items()}
+    return {f"patch of {place}": value for place, value in patched.values(_is_patch, where).items()}
 
 
 def _is_patch(value: Any) -> bool:

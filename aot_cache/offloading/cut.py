@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from torch import Tensor
+
+from ..torch_compat import aliases
 from ..torch_compat.partition import Halves, Joint
 from . import costs, work
 from .options import Options
@@ -22,6 +26,7 @@ class Candidate:
     problem: Problem
     device: str
     pair: Pair
+    notes: tuple[str, ...]
 
     @property
     def cost(self) -> str:
@@ -46,7 +51,16 @@ def candidate(joint: Joint, knob: float, options: Options, musts: list[str]) -> 
     table = costs.table(cost_table(device))
     analysis = analyse(pair, lambda node: work.seconds(node, table))
     problem = granted(_on(analysis, device), options.policy)
-    return Candidate(knob, halves, problem, device, pair)
+    return Candidate(knob, halves, problem, device, pair, tuple(_unknown(pair)))
+
+
+def _unknown(pair: Pair) -> Iterator[str]:
+    """Why the budget may not be kept, if that is so."""
+    values = [node.meta.get("val") for half in (pair.forward, pair.backward) for node in half.graph.nodes]
+    count = sum(isinstance(value, Tensor) and aliases.hint(value.numel()) is None for value in values)
+    if count:
+        said = "have sizes that are not known when planned: they stay near, and the budget is not kept for them"
+        yield f"{count} values {said} (torch.compile(dynamic=False) makes sizes known)"
 
 
 def _device(pair: Pair) -> str:

@@ -1,7 +1,8 @@
-"""One block of `aot_cache.offload`: plans each joint graph that is compiled in it, and checks plans that entries bring."""
+"""One block of `aot_cache.offload`: plans each joint graph that is compiled in it, and checks what entries bring."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from .schedule import Schedule, parse, render
 from .storages import ELIGIBILITY_VERSION
 from .wishes import settle
 
+log = logging.getLogger("aot_cache")
 # Raise this whenever the same schedule makes other graphs of the same graphs.
 REWRITE_VERSION = 1
 # A link that is so much slower than the plan's, on which a step takes so much longer, wants another plan.
@@ -88,7 +90,10 @@ class Session:
             planned = Planned(fixed, chosen.problem, (), "file", chosen.device)
         else:
             chosen, found = self._plan(joint, musts)
-            planned = Planned(found.schedule, found.problem, found.notes, "planned", chosen.device)
+            notes = (*found.notes, *chosen.notes)
+            planned = Planned(found.schedule, found.problem, notes, "planned", chosen.device)
+        for note in chosen.notes:
+            log.warning("aot_cache.offload: %s", note)
         self.plans.append(planned)
         if self.options.dry_run:
             return untouched or chosen.halves

@@ -95,7 +95,7 @@ def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMA
 
 
 def _saved(pair: Pair) -> list[tuple[Node, Node]]:
-    """The forward's saved values, each with the input of the backward that takes it. The partitioner names both alike."""
+    """The saved values, each with the input of the backward that takes it. The partitioner names both alike."""
     given = {node.name: node for node in pair.backward.graph.find_nodes(op="placeholder")}
     kept = _results(pair.forward)[pair.outputs :]
     saved = [node for node in kept if isinstance(node, Node) and isinstance(node.meta.get("val"), Tensor)]

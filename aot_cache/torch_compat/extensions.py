@@ -38,6 +38,21 @@ def custom(value: Any) -> list[OpOverload] | None:
     return [value] if isinstance(value, OpOverload) else [getattr(value, name) for name in value.overloads()]
 
 
+def full_name(target: Any) -> str:
+    """The name by which `named` finds an operator: `mylib::foo` of a packet, `mylib::foo.default` of an overload."""
+    if isinstance(target, OpOverload):
+        return f"{target._schema.name}.{target._overloadname}"
+    return str(target._qualified_op_name)
+
+
+def named(name: str) -> Any:
+    """The operator of this name, an overload if the name has one; None if there is none."""
+    space, _, rest = name.partition("::")
+    name, _, overload = rest.partition(".")
+    found = getattr(getattr(torch.ops, space), name, None)
+    return getattr(found, overload, None) if overload and found is not None else found
+
+
 def definition(op: OpOverload) -> dict[str, Any]:
     """All that is registered for `op`: texts, callables, and under "native" the C++ sources of its compiled kernels.
 

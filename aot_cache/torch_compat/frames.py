@@ -35,8 +35,8 @@ class Trace:
     """What Dynamo did with one frame.
 
     unguarded: sources of what it read without a guard. doubts: why the result cannot be told from what is recorded.
-    graphs: by the name of the global that holds a compiled graph, what the hook noted of it. backend_seconds: how long the
-    backend took.
+    graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
+    the graphs call as it is. backend_seconds: how long the backend took.
     """
 
     seen: frames_guards.Seen | None = None
@@ -46,6 +46,7 @@ class Trace:
     shapes: list[str] = field(default_factory=list)
     graphs: dict[str, Any] = field(default_factory=dict)
     backend_seconds: float = 0.0
+    called: list[Any] = field(default_factory=list)
 
 
 @dataclass

@@ -15,7 +15,7 @@ _KNOWN = frozenset(
     "ConvertIntSource DataclassFieldsSource DefaultsSource DictGetItemSource DictSubclassGetItemSource "
     "GenericAttrSource GetItemSource GlobalSource GlobalStateSource GradSource ImportSource ListGetItemSource "
     "LocalSource NamedTupleFieldsSource NegateSource NNModuleSource NumpyTensorSource ParamBufferSource ShapeEnvSource "
-    "TensorPropertySource TupleIteratorGetItemSource TypeDictSource TypeMROSource TypeSource "
+    "SkipGuardSource TensorPropertySource TupleIteratorGetItemSource TypeDictSource TypeMROSource TypeSource "
     "UnspecializedBuiltinNNModuleSource UnspecializedNNModuleSource UnspecializedParamBufferSource".split()
 )
 _PLAIN = (type(None), bool, int, float, str)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -122,6 +123,12 @@ def marks(function: Any) -> list[str]:
         if getattr(function, name, False):
             found.append(name)
     return found
+
+
+def compiled_function(value: Any) -> Any:
+    """The function inside a wrapper of torch.compile or torch.compiler.disable; None if it is no such wrapper."""
+    inner = getattr(value, "_torchdynamo_orig_callable", None) if isinstance(value, FunctionType) else None
+    return inner if inner is not None and value.__globals__.get("__name__") == "torch._dynamo.eval_frame" else None
 
 
 def dispatch_keys(tensor: torch.Tensor) -> str:

@@ -14,18 +14,33 @@ from types import (
     ModuleType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
-# The modules that turn a captured graph into code.
-_COMPILER = "_inductor _functorch _decomp _refs _prims _higher_order_ops _subclasses _library _meta_registrations fx"
-_PREFIXES = tuple(f"torch.{name}" for name in _COMPILER.split())
-# A graph calls functions and methods of these by name, and those their neighbours, when AOTAutograd traces it.
-_CALLED = frozenset(
-    "torch torch.functional torch.nn.functional torch.nn.parameter torch.linalg torch.special torch.fft torch.sparse "
-    "torch.nested torch.signal.windows torch.masked torch._VF torch._tensor torch._C._nn torch._C._linalg "
-    "torch._C._special torch._C._fft torch._C._sparse torch._C._nested torch._lowrank torch._linalg_utils "
-    "torch.utils.checkpoint torch.utils._pytree torch.backends.opt_einsum".split()
+
+
+class Where(NamedTuple):
+    """Modules whose names start so, and modules with these names."""
+
+    prefixes: tuple[str, ...]
+    names: frozenset[str] = frozenset()
+
+
+# The modules that turn a captured graph into code. And those whose functions and methods a graph calls by name, with
+# the neighbours that these call, when AOTAutograd traces it.
+COMPILER = Where(
+    tuple(
+        f"torch.{name}"
+        for name in "_inductor _functorch _decomp _refs _prims _higher_order_ops _subclasses _library "
+        "_meta_registrations fx".split()
+    ),
+    frozenset(
+        "torch torch.functional torch.nn.functional torch.nn.parameter torch.linalg torch.special torch.fft "
+        "torch.sparse torch.nested torch.signal.windows torch.masked torch._VF torch._tensor torch._C._nn "
+        "torch._C._linalg torch._C._special torch._C._fft torch._C._sparse torch._C._nested torch._lowrank "
+        "torch._linalg_utils torch.utils.checkpoint torch.utils._pytree torch.backends.opt_einsum".split()
+    ),
 )
+DYNAMO = Where(("torch._dynamo",))
 _NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.manual_seed".split())
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 
@@ -34,17 +49,18 @@ _seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
 _found: dict[str, dict[str, Any]] = {}
 
 
-def values(wanted: Callable[[Any], bool]) -> dict[str, Any]:
+def values(wanted: Callable[[Any], bool], where: Where = COMPILER) -> dict[str, Any]:
     """Functions, classes and objects that were made outside torch and are `wanted`, by where in torch they stand."""
+    found: dict[str, Any] = {}
     for name, module in list(sys.modules.items()):
-        if (name.startswith(_PREFIXES) or name in _CALLED) and hasattr(module, "__dict__"):
-            _look(name, vars(module), module, wanted)
-    found = {place: value for here in _found.values() for place, value in here.items()}
+        if (name.startswith(where.prefixes) or name in where.names) and hasattr(module, "__dict__"):
+            for here in _look(name, vars(module), module, wanted):
+                found |= here
     return {place: value for place, value in found.items() if place not in _NEVER_CALLED}
 
 
-def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -> None:
-    """Look through a namespace if any value in it is another object than last time."""
+def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -> Iterator[dict[str, Any]]:
+    """What is wanted in a namespace and its classes; looks again if any value in it is another object than last time."""
     held = list(members.values())
     ids = list(map(id, held))
     known = _seen.get(place)
@@ -53,8 +69,9 @@ def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -
         classes = [value for value in held if issubclass(type(value), type) and value.__module__ == place]
         known = _seen[place] = (owner, held, ids, [] if isinstance(owner, type) else classes)
         _found[place] = dict(_foreign(place, members, wanted))
+    yield _found[place]
     for value in known[3]:  # the values are kept, so that their ids stay theirs
-        _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
+        yield from _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
 
 
 def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:

@@ -189,4 +189,4 @@ change("global stored", "N = 0\nK = @@\ndef f(x):\n    global N\n    N = 5\n    
 change("cell stored", "def case():\n    n = 0\n    def f(x):\n        nonlocal n\n        n = n + 1\n        return mm(x, 2)\n    k = @@\n    return run(f, X), n\n", "1", "2", HIT)
 change("object returned", "class A:\n    def __init__(self, k): self.k = k\ndef f(x): return mm(x, 2), A(@@)\ndef case():\n    y, a = run(f, X)\n    return y, a.k\n", "1", "2")
 
-from hook import frames_values  # noqa: E402, F401
+from hook import frames_programs, frames_values  # noqa: E402, F401

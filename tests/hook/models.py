@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from programs import count_code_generation, digest
+from programs import count_code_generation, count_traced_frames, digest
 
 Model = tuple[torch.nn.Module, dict[str, Any]]
 _SMALL = {"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4}
@@ -63,6 +63,13 @@ def watch_processes() -> list[str]:
     return started
 
 
+def why_not() -> list[str]:
+    """What the cache says of everything that was no hit."""
+    import aot_cache
+
+    return [f"{event.kind} {event}" for event in aot_cache.events() if type(event).__name__ != "Hit"]
+
+
 def main(name: str, mode: str) -> None:
     processes = watch_processes()
 
@@ -72,7 +79,7 @@ def main(name: str, mode: str) -> None:
 
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)  # sums over threads are not reproducible, with or without a cache
-    generated = count_code_generation()
+    generated, traced = count_code_generation(), count_traced_frames()
     torch.manual_seed(0)
     model, inputs = MODELS[name](transformers)
     model.train(mode == "train")
@@ -83,7 +90,8 @@ def main(name: str, mode: str) -> None:
         if mode == "train":
             out.loss.backward()
     values = [out.loss, out.logits, [p.grad for p in model.parameters()], list(model.buffers())]
-    print(json.dumps({"values": digest(values), "generated": generated(), "processes": processes, **aot_cache.stats()}))
+    done = {"values": digest(values), "generated": generated(), "traced": traced(), "processes": processes}
+    print(json.dumps({**done, "why": why_not(), **aot_cache.stats()}))
 
 
 if __name__ == "__main__":

@@ -65,6 +65,13 @@ def count_code_generation() -> Callable[[], int]:
     return lambda: len(compilation_time_metrics.get("GraphLowering.run", ()))
 
 
+def count_traced_frames() -> Callable[[], int]:
+    """How many frames Dynamo traced so far, by torch's own timers."""
+    from torch._dynamo.utils import compilation_time_metrics
+
+    return lambda: len(compilation_time_metrics.get("_compile.compile_inner", ()))
+
+
 def main(names: list[str]) -> None:
     import programs_shape  # noqa: F401
     import programs_state  # noqa: F401

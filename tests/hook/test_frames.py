@@ -193,3 +193,51 @@ print(json.dumps({**aot_cache.stats(), "out": out}))
     first, again = fresh_process(code), fresh_process(code)
     assert first["out"] == again["out"] == [[[5.0, 5.0], [5.0, 5.0]], [[7.0, 7.0], [7.0, 7.0]]]
     assert (again["frame_hit"], again["frame_miss"]) == (2, 0)
+
+
+def test_a_hit_imports_nothing_of_inductors_compiler(fresh_process: FreshProcess) -> None:
+    code = PROGRAM.replace("import json, os, sys", "import json, os, sys; MODULES = sys.modules").replace(
+        '"grad":', '"compiler": [n for n in COMPILER if f"torch._inductor.{n}" in MODULES], "grad":'
+    )
+    code = 'COMPILER = "compile_fx debug decomposition graph ir lowering scheduler select_algorithm".split()\n' + code
+    on = {"AOT_CACHE_FRAMES": "1"}
+    assert "lowering" in fresh_process(code, env=on)["compiler"]
+    again = fresh_process(code, env=on)
+    assert (again["frame_hit"], again["compiler"], again["grad"]) == (1, [], [[2.0, 2.0], [2.0, 2.0]])
+
+
+@pytest.mark.parametrize("function", ["torch.trace", "math.gcd"])
+def test_telling_dynamo_to_disallow_a_function_is_a_miss(fresh_process: FreshProcess, function: str) -> None:
+    code = """
+import json, math, sys
+import torch, aot_cache
+aot_cache.enable(frames=True)
+if sys.argv[1:]:
+    torch._dynamo.disallow_in_graph(FUNCTION)
+f = torch.compile(lambda x: torch.mm(x, x) * 0 + torch.trace(torch.mm(x, x)) * math.gcd(4, 6) if False else CALL)
+f(torch.ones(2, 2))
+print(json.dumps(aot_cache.stats()))
+"""
+    call = "torch.mm(x, x) if math.gcd(4, 6) == 2 else x" if "math" in function else "torch.trace(torch.mm(x, x))"
+    code = code.replace("FUNCTION", function).replace("CALL", call)
+    fresh_process(code)
+    assert fresh_process(code)["frame_hit"] == 1
+    assert fresh_process(code, "disallow")["frame_hit"] == 0
+
+
+def test_a_function_that_dynamo_traces_in_place_of_another_is_part_of_the_key(fresh_process: FreshProcess) -> None:
+    code = """
+import _bisect, json, sys
+import torch, aot_cache
+aot_cache.enable(frames=True)
+ANSWER = int(sys.argv[1])
+@torch.compiler.substitute_in_graph(_bisect.bisect_right, skip_signature_check=True)
+def bisect_right(a, x, lo=0, hi=None):
+    return ANSWER if ANSWER < 9 else 9
+f = torch.compile(lambda x: torch.addmm(x, x, x, alpha=_bisect.bisect_right([1, 2], 1)))
+print(json.dumps({**aot_cache.stats(), "out": f(torch.ones(1, 1)).item(), **aot_cache.stats()}))
+"""
+    assert fresh_process(code, "2")["out"] == 3
+    again, other = fresh_process(code, "2"), fresh_process(code, "3")
+    assert (again["frame_hit"], again["out"]) == (1, 3)
+    assert (other["frame_hit"], other["out"]) == (0, 4)

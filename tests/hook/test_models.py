@@ -25,18 +25,25 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> FreshProcess:
 @pytest.mark.parametrize("mode", ["train", "infer"])
 @pytest.mark.parametrize("name", ["gpt2", "llama", "bert", "vit", "resnet"])
 def test_a_restarted_model_starts_warm(process: FreshProcess, tmp_path: Path, name: str, mode: str) -> None:
-    cold = process(HERE / "models.py", name, mode, hashseed=1, timeout=600)
+    cold = process(HERE / "models.py", name, mode, hashseed=1, env={"AOT_CACHE_FRAMES": "1"}, timeout=600)
+    assert cold["frame_miss"] and not cold["frame_bypass"], cold["why"]
     assert cold["graph_miss"] and cold["generated"] and not cold["graph_hit"] and not cold["graph_bypass"]
 
     moved = tmp_path / "elsewhere"
     moved.mkdir()
     shutil.copy(HERE / "models.py", moved / "renamed.py")
     shutil.copy(HERE / "programs.py", moved / "programs.py")
-    empty = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "HOME": str(tmp_path)}
+    empty = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "HOME": str(tmp_path), "AOT_CACHE_FRAMES": "0"}
     warm = process(moved / "renamed.py", name, mode, hashseed=2, env=empty, timeout=600)
     assert warm["graph_hit"] == cold["graph_miss"]
     assert not warm["graph_miss"] and not warm["graph_bypass"] and not warm["error"] and not warm["generated"]
     assert warm["values"] == cold["values"]
+
+    frames = {**empty, "AOT_CACHE_FRAMES": "1"}
+    untraced = process(moved / "renamed.py", name, mode, hashseed=3, env=frames, timeout=600)
+    assert untraced["frame_hit"] == cold["frame_miss"], untraced["why"]
+    assert not any(untraced[count] for count in ("traced", "generated", "frame_miss", "frame_bypass", "graph_miss", "error"))
+    assert untraced["values"] == cold["values"]
 
     bare = on_a_bare_machine(process, tmp_path, name, mode)
     assert bare["graph_hit"] == cold["graph_miss"] and not bare["generated"] and not bare["error"]
@@ -55,7 +62,7 @@ def on_a_bare_machine(process: FreshProcess, tmp_path: Path, name: str, mode: st
     for place in places.values():
         place.mkdir(parents=True)
     env = {variable: str(place) for variable, place in places.items()}
-    env |= {"AOT_CACHE_DIR": str(cache), "AOT_CACHE_MODE": "readonly", "AOT_CACHE_ASSERT_HIT": "1"}
+    env |= {"AOT_CACHE_DIR": str(cache), "AOT_CACHE_MODE": "readonly", "AOT_CACHE_ASSERT_HIT": "1", "AOT_CACHE_FRAMES": "0"}
     result = process(HERE / "models.py", name, mode, hashseed=3, env=env, timeout=600)
     assert contents(bare) == {}, "files were written outside of the cache"
     assert contents(cache) == before

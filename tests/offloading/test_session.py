@@ -200,6 +200,17 @@ def test_recomputation_is_used_where_the_budget_needs_it() -> None:
     assert opened.plans[0].schedule.recompute < 1
 
 
+def test_sizes_that_are_not_known_are_said_not_to_keep_to_the_budget(caplog: pytest.LogCaptureFixture) -> None:
+    opened = Session(Options.of(1, None, link=LINK))
+    torch._dynamo.reset()
+    x = torch.randn(64, 64, requires_grad=True)
+    torch._dynamo.mark_dynamic(x, 0)
+    with partition.cutting(opened.cut, cached=False):
+        torch.compile(lambda x: (x.sin() @ x.t()).exp(), backend="aot_eager_decomp_partition")(x).sum().backward()
+    assert any("the budget is not kept for them" in note for note in opened.plans[0].notes)
+    assert "the budget is not kept for them" in caplog.text
+
+
 # -- what entries say ------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ import child  # noqa: E402
 import env  # noqa: E402
 import report  # noqa: E402
 
-BENCHMARKS = ("bare", "keys", "offload", "start")
+BENCHMARKS = ("bare", "keys", "offload", "phases", "start")
 
 
 def main() -> int:

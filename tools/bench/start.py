@@ -15,7 +15,7 @@ import child
 import report
 
 CHILD = Path(__file__).resolve().with_name("start_child.py")
-MODELS = ("gpt2", "mlp")
+MODELS = ("gpt2", "llama", "mlp")
 OURS = ("hit", "miss", "trouble")
 
 
@@ -24,7 +24,8 @@ class Variant:
     """One way to start.
 
     cache: AOT_CACHE. backend: torch.compile's, or "none". some, none: the counts that must be positive, and 0.
-    directory: the variant whose first round left the directories to start from; None for empty ones each time.
+    directory: the variant whose first round left the directories to start from; None for empty ones each time. frames:
+    AOT_CACHE_FRAMES; a first start with it, which is not measured, adds the frames to the graphs.
     """
 
     cache: str
@@ -32,18 +33,30 @@ class Variant:
     some: tuple[str, ...]
     none: tuple[str, ...]
     directory: str | None = None
+    frames: str = "0"
 
 
 VARIANTS = {
     "cold": Variant("0", "inductor", some=("torch_miss", "built"), none=("torch_hit", *OURS)),
     "cold-ours": Variant("1", "inductor", some=("miss", "built"), none=("hit", "trouble")),
     "torch-warm": Variant("0", "inductor", some=("torch_hit",), none=("torch_miss", "built", *OURS), directory="cold"),
-    "ours-warm": Variant("1", "inductor", some=("hit",), none=("miss", "trouble", "built"), directory="cold-ours"),
+    "ours-graphs": Variant(
+        "1", "inductor", some=("graph_hit",), none=("miss", "trouble", "built"), directory="cold-ours"
+    ),
+    "ours-frames": Variant(
+        "1", "inductor", ("frame_hit",), ("graphs", "miss", "trouble", "built"), "cold-ours", frames="1"
+    ),
     "dynamo": Variant("0", "eager", some=("graphs",), none=("built", *OURS)),
     "eager": Variant("0", "none", some=(), none=("graphs", "built", *OURS)),
 }
-COLD, WARM = ("cold", "cold-ours"), ("torch-warm", "ours-warm", "dynamo", "eager")
-RATIOS = (("ours-warm", "torch-warm"), ("ours-warm", "dynamo"), ("cold-ours", "cold"))
+COLD = ("cold", "cold-ours")
+WARM = ("torch-warm", "ours-graphs", "ours-frames", "dynamo", "eager")
+RATIOS = (
+    ("torch-warm", "ours-frames"),
+    ("torch-warm", "ours-graphs"),
+    ("ours-graphs", "dynamo"),
+    ("cold-ours", "cold"),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +92,8 @@ def _measure(model: str, cold_rounds: int, rounds: int) -> dict[str, list[dict[s
     top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
     try:
         for names, count in ((COLD, cold_rounds), (WARM, rounds)):
+            if names is WARM:
+                _start(model, VARIANTS["ours-frames"], top / "cold-ours", f"{model}, storing its frames")
             for round_ in range(count):
                 # Every other round backwards: a machine that slows down slows all alike.
                 for name in names if round_ % 2 == 0 else names[::-1]:
@@ -93,9 +108,8 @@ def _measure(model: str, cold_rounds: int, rounds: int) -> dict[str, list[dict[s
 def _process(model: str, name: str, top: Path, label: str, keep: bool) -> dict[str, Any]:
     variant = VARIANTS[name]
     home = top / (variant.directory or (name if keep else f"{name}-again"))
-    env = child.environment(home, PYTHONHASHSEED="random", AOT_CACHE=variant.cache)
     before = _libraries(home)
-    result = child.run_json([sys.executable, str(CHILD), model, variant.backend], label, env)
+    result = _start(model, variant, home, label)
     counts = _counts(result["counts"], len(_libraries(home) - before))
     if not variant.directory and not keep:
         shutil.rmtree(home)
@@ -103,6 +117,12 @@ def _process(model: str, name: str, top: Path, label: str, keep: bool) -> dict[s
     if wrong:
         raise child.ChildFailed(f"{label}: not what this variant is, see {', '.join(wrong)} in {counts}")
     return {**result, "counts": counts}
+
+
+def _start(model: str, variant: Variant, home: Path, label: str) -> dict[str, Any]:
+    env = {"PYTHONHASHSEED": "random", "AOT_CACHE": variant.cache, "AOT_CACHE_FRAMES": variant.frames}
+    command = [sys.executable, str(CHILD), model, variant.backend]
+    return child.run_json(command, label, child.environment(home, **env))
 
 
 def _counts(counts: dict[str, int], built: int) -> dict[str, int]:

@@ -46,7 +46,16 @@ def mlp() -> tuple[Any, dict[str, Any]]:
     return Model(), {"x": torch.randn(32, 128)}
 
 
-MODELS = {"gpt2": gpt2, "mlp": mlp}
+def llama() -> tuple[Any, dict[str, Any]]:
+    import transformers
+
+    size = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(**size, num_key_value_heads=2, vocab_size=512, use_cache=False)
+    tokens = torch.randint(512, (2, 64))
+    return transformers.LlamaForCausalLM(config), {"input_ids": tokens, "labels": tokens}
+
+
+MODELS = {"gpt2": gpt2, "llama": llama, "mlp": mlp}
 
 
 def main(name: str, backend: str) -> None:
