@@ -62,9 +62,11 @@ def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
 
 def _fused(pair: storages.Pair) -> set[Node]:
     """Nodes of both graphs whose results a compiler that fuses loops never puts into memory."""
-    halves = (groups.half(pair.forward, "primals"), groups.half(pair.backward, "in"))
-    found = [group.nodes for half in halves for group in groups.unique(half) if fusing.vanishes(group.nodes)]
-    return {node for nodes in found for node in nodes}
+    found: set[Node] = set()
+    for half in (groups.half(pair.forward, "primals"), groups.half(pair.backward, "in")):
+        fusing.find_vanishing(half)
+        found |= {node for node, group in half.groups.items() if group.vanishes}
+    return found
 
 
 def by_path(path: Path) -> ModuleType:
