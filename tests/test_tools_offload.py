@@ -32,7 +32,6 @@ def test_the_offload_benchmark_compares_the_plan_with_what_else_one_would_do(fre
         assert found["eligible"] > 0.99
         assert 0 < found["kept"] <= 1
         assert -1 <= found["ahead"] <= 1
-        assert found["recompute"] < 1, "at this width nothing is hidden by computing"
     added = [found["added"] for found in raw["real"]]
     assert added == sorted(added, reverse=True)
     assert added[-1] > 0
