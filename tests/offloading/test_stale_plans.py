@@ -179,8 +179,6 @@ def _options(directory: Path) -> Iterator[Options]:
     for link in ((1e9, 1e9), (2e9, 1e9), (1e9, 2e9), (2e9, 2e9), (1e9, 1e9, 1e-6), (1e9, 1e9, 2e-6)):
         yield Options.of("1MB", None, "1MB", link=link)
     yield Options.of("1MB", None, "1MB", link=Link(1e9, 1e9, 2))
-    yield Options.of("1MB", "host", "1MB")
-    yield Options.of("1MB", "disk", "1MB")
     for policy in _policies():
         yield Options.of("1MB", None, "1MB", policy=policy)
     for number, (_, changed) in enumerate(other_plans(*planned())):
@@ -195,11 +193,12 @@ def test_all_that_decides_a_plan_makes_another_key(tmp_path: Path) -> None:
     assert len(set(digests)) == len(digests)
 
 
-def test_a_directory_a_path_and_a_dry_run_do_not_make_another_key(tmp_path: Path) -> None:
+def test_a_tier_a_directory_and_a_path_do_not_make_another_key(tmp_path: Path) -> None:
+    """Which tier it is follows from the graph's device; one that is not for that device raises."""
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     places = {digest(Options.of("1MB", f"disk:{tmp_path / name}")) for name in ("one", "two")}
-    assert places == {digest(Options.of("1MB", "disk"))}
+    assert places == {digest(Options.of("1MB", far)) for far in (None, "disk", "host")}
     for name in ("one", "two"):
         (tmp_path / name / "plan").write_text(render(planned()[1]))
     plans = [Options.of(None, None, plan=str(tmp_path / name / "plan")) for name in ("one", "two")]
