@@ -3,6 +3,7 @@
 Columns of the list, newest use first: key (of a frame: f-...), variant (the digest of a graph's guards, or of a frame),
 made, kind, name, hits, size, saved (seconds), used, guards and graphs (of a frame: how many), problem.
 Of one frame: the keys of its graphs, the code that it runs, and each guard with its source, kind and what it saw.
+With --schedule, of one graph: its offload plan's record and timeline, a text that `aot_cache.offload` takes as a plan.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..artifact.envelope import Envelope
-from ..errors import EnvelopeError
+from ..errors import EnvelopeError, OffloadError
+from ..store.base import Entry
 from ..store.readonly import ReadonlyStore
-from . import frame_text, report
+from . import frame_text, plan_text, report
 from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, key_of, load, not_one, prefixes_of, reading, resolve
 
 HELP = "list the stored graphs and frames, or show one"
@@ -40,17 +43,27 @@ _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("key", metavar="KEY", nargs="?", help="show this one; a unique prefix is enough")
     parser.add_argument("--graph", action="store_true", help="with KEY: print the graph and its generated source too")
+    parser.add_argument("--schedule", action="store_true", help="with KEY: print the graph's offload plan instead")
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="with --schedule: draw the plan into FILE too")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     store = reading(resolve(arguments))
+    if arguments.svg and not arguments.schedule:
+        return _usage("--svg needs --schedule")
+    if arguments.schedule and arguments.graph:
+        return _usage("--schedule and --graph show different things: give one of them")
     if arguments.key is not None:
         return _show(store, arguments)
-    if arguments.graph:
-        report.note("aot-cache inspect: --graph needs a KEY")
-        return 2
+    if arguments.graph or arguments.schedule:
+        return _usage(f"{'--graph' if arguments.graph else '--schedule'} needs a KEY")
     return _list(store, arguments.json)
+
+
+def _usage(wrong: str) -> int:
+    report.note(f"aot-cache inspect: {wrong}")
+    return 2
 
 
 def _list(store: ReadonlyStore, as_json: bool) -> int:
@@ -91,6 +104,8 @@ def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
     if len(keys) != 1:
         report.note(f"aot-cache inspect: {not_one(arguments.key, keys)}")
         return 1
+    if arguments.schedule:
+        return _show_plans(store, entries, arguments)
     shown = [_describe(store, *found, arguments.graph) for entry in entries if (found := load(store, entry))]
     if arguments.json:
         report.as_json({"frames" if keys[0].startswith(FRAME) else "graphs": shown})
@@ -99,6 +114,45 @@ def _show(store: ReadonlyStore, arguments: argparse.Namespace) -> int:
             _print_one(one, first=number == 0)
     # None is left if another process removed them just now.
     return 1 if not shown or any(one["problem"] for one in shown) else 0
+
+
+def _show_plans(store: ReadonlyStore, entries: Sequence[Entry], arguments: argparse.Namespace) -> int:
+    """The plans of one key's entries, which differ in their guards; 1 if one has none, or it is damaged."""
+    plans: dict[str, plan_text.Planned] = {}
+    for entry in entries:
+        try:
+            found = load(store, entry)
+            if found and found[0].problem:
+                raise EnvelopeError(found[0].problem)
+            planned = plan_text.read(found[1].manifest.extra) if found and found[1] else None
+        except (EnvelopeError, OffloadError) as error:
+            report.note(f"aot-cache inspect: {entry.name}: {report.printable(str(error))}")
+            continue
+        if planned is None:
+            report.note(f"aot-cache inspect: {entry.name} has no offload schedule: it was compiled without one")
+        else:
+            plans[entry.name] = planned
+    if arguments.json:
+        report.as_json({"schedules": [{"name": name, **plan.to_json()} for name, plan in plans.items()]})
+    else:
+        for name, plan in plans.items():
+            report.say(report.printable(f"{plan.text}" if len(entries) == 1 else f"# {name}\n{plan.text}", keep="\n"))
+    if arguments.svg and not _draw(plans, arguments.svg):
+        return 1
+    return 0 if plans and len(plans) == len(entries) else 1
+
+
+def _draw(plans: dict[str, plan_text.Planned], target: Path) -> bool:
+    if len(plans) > 1:
+        report.note("\n  ".join([f"aot-cache inspect: {len(plans)} plans, and one drawing: give one of", *plans]))
+    if len(plans) != 1:
+        return False
+    try:
+        target.write_text(next(iter(plans.values())).svg)
+    except OSError as error:
+        report.note(f"aot-cache inspect: nothing was drawn: {report.printable(str(error))}")
+        return False
+    return True
 
 
 def _describe(store: ReadonlyStore, one: Stored, opened: Envelope | None, with_text: bool) -> dict[str, Any]:
@@ -144,9 +198,11 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
         yield from frame_text.rows(one)
     yield from ((f"seconds.{phase}", value, "seconds") for phase, value in one.get("seconds", {}).items())
     yield from ((f"fact.{name}", value, "text") for name, value in one.get("facts", {}).items())
-    # The graphs' storages, step by step, are for machines.
-    extra = {name: value for name, value in one.get("extra", {}).items() if name != "problem"}
-    yield from ((f"extra.{name}", json.dumps(value), "text") for name, value in extra.items())
+    extra = one.get("extra", {})
+    if plan_text.SCHEDULE in extra:
+        yield "plan", plan_text.summary(extra), "text"
+    plain = (name for name in extra if name not in (plan_text.SCHEDULE, plan_text.PROBLEM))
+    yield from ((f"extra.{name}", json.dumps(extra[name]), "text") for name in plain)
     for part in one.get("parts", ()):
         yield f"part.{part['name']}", part["digest"], "text"
         yield from ((f"part.{part['name']}.{name}", value, "text") for name, value in part["summary"].items())

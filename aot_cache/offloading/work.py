@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.fx import Node
 from torch.utils.flop_counter import flop_registry
@@ -13,18 +14,29 @@ from ..torch_compat import aliases
 from .costs import Roofline
 from .transfer import extent
 
+_aten = torch.ops.aten
+# What torch's table leaves out, with an operator that takes the same tensors first and computes as much.
+_ALIKE = {
+    _aten._scaled_dot_product_flash_attention_for_cpu: _aten._scaled_dot_product_efficient_attention,
+    _aten._scaled_dot_product_flash_attention_for_cpu_backward: _aten._scaled_dot_product_efficient_attention_backward,
+}
 
-def seconds(node: Node, table: Roofline) -> float:
-    """Seconds of a node by its floating-point operations, and the bytes that it reads and writes; 0 for a view."""
-    values = list(_tensors(node.meta.get("val")))
+
+def seconds(node: Node, table: Roofline, fused: Container[Node] = ()) -> float:
+    """Seconds of a node by its floating-point operations, and the bytes that it reads and writes; 0 for a view.
+
+    fused: nodes whose results never reach memory (see `fusing`): no bytes, and no overhead of their own.
+    """
     if node.op != "call_function" or aliases.viewed(node) is not None:
         return 0.0
-    inputs = [value for argument in node.all_input_nodes for value in _tensors(argument.meta.get("val"))]
-    return table.seconds(_flops(node), float(sum(_touched(value) for value in (*inputs, *values))))
+    touched = [other for other in (*node.all_input_nodes, node) if other not in fused]
+    moved = sum(_touched(value) for other in touched for value in _tensors(other.meta.get("val")))
+    return table.seconds(_flops(node), float(moved)) - (table.overhead if node in fused else 0.0)
 
 
 def _flops(node: Node) -> float:
-    formula = flop_registry.get(getattr(node.target, "overloadpacket", None))
+    packet = getattr(node.target, "overloadpacket", None)
+    formula = flop_registry.get(_ALIKE.get(packet, packet))
     if formula is None:
         return 0.0  # what is not listed is bound by memory
     arguments = {key: _value(value) for key, value in node.kwargs.items()}

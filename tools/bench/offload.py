@@ -1,20 +1,20 @@
-"""offload: schedules by simulation: step time at 40% of the activations' peak, gap to the best, time of the check."""
+"""offload: plans for 40% of the peak: a model of GPT, and torch's own graphs of it; the simulation against threads."""
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import report
 
 BRUTE = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "brute.py"
-RATES = (25, 50, 100)
+RATES, WIDTHS = (25, 50, 100), [1024, 2048, 4096]
+FAST = 50  # from here on the design has its targets
 SHARE, INFLIGHT, FAR = 0.4, 512 << 20, 1 << 40
 
 
@@ -23,26 +23,99 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stride", type=int, default=3, metavar="N", help="layers between two candidates (default: 3)")
     parser.add_argument("--cases", type=int, default=5, metavar="N", help="brute-force cases (default: 5)")
     parser.add_argument("--storages", type=int, default=14, metavar="N", help="storages of each (default: 14)")
+    parser.add_argument("--blocks", type=int, default=4, metavar="N", help="blocks that torch cuts (default: 4)")
+    parser.add_argument(
+        "--widths", type=int, nargs="+", default=WIDTHS, metavar="N", help=f"of these (default: {WIDTHS})"
+    )
 
 
 def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     """The tables as Markdown, and every single measurement."""
     steps = _steps(arguments.layers, arguments.stride)
+    real = [found for width in arguments.widths for found in _real(arguments.blocks, width)]
     gaps = _gaps(arguments.cases, arguments.storages)
+    threads = _threads(arguments.cases)
     nodes, checks = _checks()
-    header = ["added step time at 40% of the peak", *(f"{rate} GB/s" for rate in RATES)]
-    table = report.table(header, [[name, *(_percent(step) for step in found)] for name, found in steps.items()])
+    rates = [f"{rate} GB/s" for rate in RATES]
+    model = report.table(
+        ["added step time at 40% of the peak, model", *rates],
+        [[name, *(_percent(step) for step in found)] for name, found in steps.items()],
+    )
+    graphs = report.table(
+        [f"the same, torch's graphs of {arguments.blocks} blocks", *rates],
+        [[f"width {w}", *(_percent(f["added"]) for f in real if f["width"] == w)] for w in arguments.widths],
+    )
+    planned = [found for found in real if found["added"] is not None and found["rate"] >= FAST]
     rows = [
+        ["share of the saved activations' bytes that may move, least", f"{min(f['eligible'] for f in real):.2%}"],
+        [
+            f"from {FAST} GB/s on: what a plan keeps of the forward's saving, least",
+            _percent(min((f["kept"] for f in planned), default=None), ""),
+        ],
+        [
+            "the same: backward's peak over that without prefetch, of the bound, most",
+            _percent(max((f["ahead"] for f in planned), default=None), ""),
+        ],
+        [f"a step in threads over its simulation, most of {len(threads)}", f"{max(map(abs, threads)):.2%}"],
         [f"gap to the best of all sets of {arguments.storages} storages, mean", f"{statistics.mean(gaps):.2%}"],
         [f"the same, largest of {len(gaps)}", f"{max(gaps):.2%}"],
         [f"parse and check of {nodes} nodes, ms of the CPU", report.spread(checks)],
     ]
-    raw = {"added": steps, "gaps": gaps, "nodes": nodes, "check_ms": checks}
-    return table + "\n\n" + report.table(["offload", ""], rows), raw
+    raw = {"added": steps, "real": real, "gaps": gaps, "threads": threads, "nodes": nodes, "check_ms": checks}
+    return "\n\n".join([model, graphs, report.table(["offload", ""], rows)]), raw
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"+{value:.1%}"
+def _percent(value: float | None, sign: str = "+") -> str:
+    return "-" if value is None else f"{sign}{value:.1%}"
+
+
+def _real(blocks: int, width: int) -> list[dict[str, Any]]:
+    """One result a rate, of graphs of a stack of that width; shares. added: None if the budget cannot be met."""
+    import offload_real
+
+    from aot_cache.errors import BudgetTooSmall
+    from aot_cache.offloading.planner import compute, plan
+
+    candidates = offload_real.candidates(blocks, width)
+    base = candidates[0][1]
+    budget, found = offload_real.budget(base, SHARE, FAR, INFLIGHT), []
+    for rate in RATES:
+        one = {"width": width, "rate": rate, "eligible": offload_real.eligible(base), "added": None}
+        try:
+            planned = plan(candidates, offload_real.link(rate), budget, offload_real.TABLE)
+        except BudgetTooSmall:
+            found.append(one)
+            continue
+        kept, ahead = offload_real.kept(planned.problem, planned.schedule)
+        added = planned.schedule.predict.step / compute(base) - 1
+        found.append(one | {"added": added, "kept": kept, "ahead": ahead, "recompute": planned.schedule.recompute})
+    return found
+
+
+# A step of `brute.stack` takes half a minute; in threads it is this much faster.
+FASTER = 20
+
+
+def _threads(cases: int) -> list[float]:
+    """How much longer a planned step takes in threads, on a throttled link, than by its simulation; by case."""
+    import offload_link
+
+    from aot_cache.offloading.planner import plan
+    from aot_cache.offloading.schedule import Link
+
+    found = []
+    for seed in range(cases):
+        problem, link, budget = _brute().stack(seed, 12)
+        halves = {
+            half: tuple(replace(step, seconds=step.seconds / FASTER) for step in getattr(problem, half))
+            for half in ("forward", "backward")
+        }
+        problem, link = replace(problem, **halves), Link(link.d2h * FASTER, link.h2d * FASTER, 1, 1e-3)
+        schedule = plan([(1.0, problem)], link, budget, "unit").schedule
+        # Other work on the machine can only make a step longer.
+        seconds = min(offload_link.step(problem, schedule) for _ in range(2))
+        found.append(seconds / schedule.predict.step - 1)
+    return found
 
 
 def _steps(layers: int, stride: int) -> dict[str, list[float | None]]:
@@ -118,13 +191,11 @@ def _gaps(cases: int, storages: int) -> list[float]:
     return found
 
 
-def _brute() -> ModuleType:
-    """The brute force of the tests. By path: its package has this file's name."""
-    spec = importlib.util.spec_from_file_location("brute", BRUTE)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _brute() -> Any:
+    """The brute force of the tests."""
+    import offload_real
+
+    return offload_real.by_path(BRUTE)
 
 
 def _checks() -> tuple[int, list[float]]:

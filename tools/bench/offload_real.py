@@ -1,0 +1,109 @@
+"""A stack of GPT blocks as torch cuts it: real graphs with several shares of the activations kept. Nothing is run."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch.fx import Node
+
+from aot_cache.errors import OffloadError
+from aot_cache.offloading import costs, fusing, groups, storages, work
+from aot_cache.offloading.place import least, unmoved
+from aot_cache.offloading.problem import Problem
+from aot_cache.offloading.schedule import Budget, Link, Schedule
+from aot_cache.offloading.simulate import simulate
+from aot_cache.torch_compat import partition
+
+STACK = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "stack.py"
+TABLE, HEAD, LENGTH, ELEMENTS = "roofline-gpu-1", 64, 1024, 1 << 15
+# Torch cuts without any limit first; then these shares are kept at most.
+KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.3, 0.2)
+
+
+def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
+    """The problems of one stack in bfloat16, by share of the activations kept; seconds by the cost table.
+
+    The wider, the smaller is the batch, so that an activation has the same bytes.
+
+    The graphs are for the CPU, where attention is one operator as well; loops count as fused, for memory and seconds.
+    """
+    found: list[tuple[float, Problem]] = []
+    table = costs.table(TABLE)
+
+    def see(joint: partition.Joint) -> partition.Halves:
+        for knob in (None, *KNOBS):
+            pair = storages.Pair(*joint.cut(knob), fuses=True)
+            fused = _fused(pair)
+            problem = storages.analyse(pair, lambda node, f=fused: work.seconds(node, table, f)).problem
+            digests = {(other.forward_digest, other.backward_digest) for _, other in found}
+            if (problem.forward_digest, problem.backward_digest) not in digests:
+                found.append((1.0 if knob is None else knob, problem))
+        raise OffloadError("this is all that was asked for")
+
+    stack = by_path(STACK)
+    stack.HEAD = HEAD
+    with torch.device("meta"):
+        model = stack.stack(layers, width).to(torch.bfloat16)
+    model.to_empty(device="cpu")
+    x = torch.empty(max(1, ELEMENTS // width), LENGTH, width, dtype=torch.bfloat16)
+    torch._dynamo.reset()
+    with partition.cutting(see, cached=False):
+        try:
+            torch.compile(model, backend="aot_eager_decomp_partition")(x)
+        except OffloadError:
+            return found
+    raise RuntimeError("torch cut no graph")
+
+
+def _fused(pair: storages.Pair) -> set[Node]:
+    """Nodes of both graphs whose results a compiler that fuses loops never puts into memory."""
+    found: set[Node] = set()
+    for half in (groups.half(pair.forward, "primals"), groups.half(pair.backward, "in")):
+        fusing.find_vanishing(half)
+        found |= {node for node, group in half.groups.items() if group.vanishes}
+    return found
+
+
+def by_path(path: Path) -> ModuleType:
+    """A module of the tests. By path: their package has the name of a file here."""
+    spec = importlib.util.spec_from_file_location(f"tests_{path.stem}", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def eligible(problem: Problem) -> float:
+    """The share of the bytes that the forward makes and saves which may move."""
+    saved = [storage for storage in problem.storages if storage.saved and storage.produced >= 0]
+    return sum(s.bytes for s in saved if s.eligible) / sum(s.bytes for s in saved)
+
+
+def kept(problem: Problem, schedule: Schedule) -> tuple[float, float]:
+    """Of what a plan's moves could free at the forward's peak, the share that they do, though they are not waited for;
+    and by how much the backward's peak is above that without any prefetch, as a share of what may be on its way.
+    """
+    chosen = [problem.by_name[row.storage] for row in schedule.rows]
+    base = unmoved(problem)
+    peak, best = max(base[0]), max(least(problem, chosen, base)[0])
+    told = schedule.predict
+    late = tuple(replace(row, in_before=row.need_at) for row in schedule.rows)
+    without = simulate(problem, late, schedule.link).prediction.peak_backward
+    share = (peak - told.peak_forward) / (peak - best) if peak > best else 1.0
+    return share, (told.peak_backward - without) / schedule.budget.inflight
+
+
+def budget(problem: Problem, share: float, far: int, inflight: int) -> Budget:
+    """`share` of the peak of a problem."""
+    return Budget(int(share * max(map(max, unmoved(problem)))), far, inflight)
+
+
+def link(rate: float) -> Link:
+    """rate: GB/s each way."""
+    return Link(rate * 1e9, rate * 1e9, 1, 1e-5)
