@@ -91,7 +91,10 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         storage=seen.storage(),
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
-        places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        places=[
+            *fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+            *fingerprint_places.attributes(trace.asked),
+        ],
         called=fingerprint_calls.called(trace.called),
         sizes=frames_dynamic.remembered(call.code, call.closure),
     )

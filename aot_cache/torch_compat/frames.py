@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -36,7 +36,8 @@ class Trace:
 
     unguarded: sources of what it read without a guard. doubts: why the result cannot be told from what is recorded.
     graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
-    the graphs call as it is. backend_seconds: how long the backend took.
+    the graphs call as it is. asked: modules, names of attributes, and whether they were there. backend_seconds: how long
+    the backend took.
     """
 
     seen: frames_guards.Seen | None = None
@@ -47,6 +48,7 @@ class Trace:
     graphs: dict[str, Any] = field(default_factory=dict)
     backend_seconds: float = 0.0
     called: list[Any] = field(default_factory=list)
+    asked: list[tuple[ModuleType, str, bool]] = field(default_factory=list)
 
 
 @dataclass
@@ -157,11 +159,14 @@ def _watch(patches: Patches) -> None:
     import torch._dynamo.source as source
     import torch._dynamo.symbolic_convert as convert
     import torch._dynamo.variables.functions as functions
+    import torch._dynamo.variables.misc as misc
     import torch._dynamo.variables.nn_module as nn_module
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     patches.wrap(convert.InliningInstructionTranslator, "__init__", _inline)
     patches.wrap(source.SkipGuardSource, "__init__", _read_unguarded)
+    patches.wrap(misc.PythonModuleVariable, "call_obj_hasattr", _ask)
+    patches.wrap(misc.PythonModuleVariable, "var_getattr", _seek)
     for module in (functions, nn_module):
         patches.wrap(module, "invoke_and_store_as_constant", _fold)
     patches.wrap(guards.CheckFunctionManager, "__init__", _build_guards)
@@ -181,6 +186,18 @@ def _read_unguarded(original: Callable[..., Any], source: Any, base: Any, *args:
     original(source, base, *args, **kwargs)
     if (trace := _TRACE.get()) is not None:
         trace.unguarded.append(base)
+
+
+def _seek(original: Callable[..., Any], variable: Any, tx: Any, name: str) -> Any:
+    if _TRACE.get() is None or hasattr(variable.value, name):  # what is there gets a guard
+        return original(variable, tx, name)
+    return _ask(original, variable, tx, name)
+
+
+def _ask(original: Callable[..., Any], variable: Any, tx: Any, name: str) -> Any:
+    if (trace := _TRACE.get()) is not None:
+        trace.asked.append((variable.value, name, hasattr(variable.value, name)))
+    return original(variable, tx, name)
 
 
 def _fold(original: Callable[..., Any], tx: Any, function: Any, name: str, *args: Any, **kwargs: Any) -> Any:
