@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Set
 
 import torch
 from torch.fx import Node
@@ -25,7 +24,7 @@ def find_vanishing(half: Half, device: str = "") -> None:
     they read, as long as that is little; the CPU counts as keeping them, as it does with all that is heavy.
     """
     barriers = sorted(index for node, index in half.order.items() if _is_barrier(node))
-    reads: dict[Group, Set[Group]] = {}
+    reads: dict[Group, set[Group]] = {}
     for group in unique(half):
         users = {user for node in group.nodes for user in node.users}.difference(group.nodes)
         if not _has(group.base, torch.Tag.pointwise) or not all(map(_is_in_a_loop, users)):
@@ -36,7 +35,7 @@ def find_vanishing(half: Half, device: str = "") -> None:
         group.vanishes = _is_used_at_once(group, users, half, barriers) or (again and not is_on_cpu)
 
 
-def _reads(group: Group, half: Half, known: dict[Group, Set[Group]]) -> Set[Group]:
+def _reads(group: Group, half: Half, known: dict[Group, set[Group]]) -> set[Group]:
     """What is in memory and read to compute a value."""
     given = [half.groups[node] for node in group.base.all_input_nodes if node in half.groups]
     return {read for one in given for read in (known[one] if one.vanishes else (one,))}
