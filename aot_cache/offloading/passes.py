@@ -1,4 +1,4 @@
-"""Put a schedule into a pair of graphs: what moves is saved as a handle, and filled again before the backward reads it."""
+"""Put a schedule into a pair of graphs: what moves is saved as a handle, and filled anew before the backward."""
 
 from __future__ import annotations
 
