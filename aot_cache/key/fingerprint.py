@@ -106,7 +106,7 @@ class Fingerprints:
         del described["static"]
         for mine, theirs in (("shape", "size"), ("stride", "stride")):
             fixed = self._sizes.get(source, {}).get(theirs)
-            if fixed is not None and mine in described:
+            if fixed is not None and len(fixed) == len(described.get(mine, ())):
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
         described["keys"] = frames_state.dispatch_keys(value)
         described["ranges"] = frames_state.marked_ranges(value)

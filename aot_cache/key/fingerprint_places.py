@@ -12,6 +12,7 @@ import torch
 
 from ..outcome import Reason
 from ..torch_compat import frames
+from . import fingerprint_process
 from .callables import Unidentified, origin
 from .callables.bytecode import read
 from .callables.functions import resolve
@@ -78,6 +79,8 @@ def attributes(asked: Iterable[tuple[ModuleType, str, bool]]) -> list[list[Any]]
 def moved(row: list[Any]) -> str:
     """What is no longer as `places` found it; '' if nothing is."""
     kind, module, *rest = row
+    if kind in fingerprint_process.KINDS:
+        return fingerprint_process.changed(row)
     if module not in sys.modules:
         return f"module {module} is not loaded"
     if kind == "distribution":

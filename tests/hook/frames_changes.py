@@ -199,4 +199,13 @@ change("attribute of a function looked for", "def g(): pass\n@@\ndef f(x): retur
 change("attribute of a module looked for", "import sys\nlib = types.ModuleType('frames_lib4')\nsys.modules['frames_lib4'] = lib\n@@\ndef f(x): return mm(x, 2 if hasattr(lib, 'q') else 3)\n" + F, "", "lib.q = 1")
 change("attribute of a module with a default", "import sys\nlib = types.ModuleType('frames_lib5')\nsys.modules['frames_lib5'] = lib\n@@\ndef f(x): return mm(x, getattr(lib, 'q', 3))\n" + F, "", "lib.q = 2")
 
+# -- what the process has, read without a guard ----------------------------------------------------------------------------
+change("variable of the environment with a default", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_1', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_1'] = '2'")
+change("variable of the environment by another name", "import os\nE = os.environ\n@@\ndef f(x): return mm(x, int(E.get('FRAMES_2', 2)))\n" + F, "", "E['FRAMES_2'] = '3'")
+change("variable of the environment that is not read", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_5', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_3'] = '2'", HIT)
+change("variable of the environment by a name that is not constant", "import os\ndef g(n): return os.environ.get(n, '1')\ndef f(x): return mm(x, 2 if g('FRAMES_4') == '1' else 3)\n@@\n" + F, "", "os.environ['FRAMES_4'] = '2'", BYPASS)
+change("module that can be imported", "import importlib, os\nfrom importlib.util import find_spec\nFILE = os.path.join(os.path.dirname(__file__), 'frames_lib6.py')\n@@\nimportlib.invalidate_caches()\ndef f(x): return mm(x, 2 if find_spec('frames_lib6') is None else 3)\n" + F, "", "open(FILE, 'w').close()")
+change("line of the code", "@@def g(): pass\ndef f(x): return mm(x, g.__code__.co_firstlineno)\n" + F, "", "\n", BYPASS)
+change("another number of dimensions", "def f(x, s): return torch.addmm(s, x, x)\ndef case(): return run(f, X, torch.tensor(@@))\n", "2.0", "[2.0]")
+
 from hook import frames_programs, frames_values  # noqa: E402, F401
