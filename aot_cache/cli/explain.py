@@ -19,7 +19,7 @@ from typing import Any
 
 from ..artifact.alike import LOOKED_AT, recent
 from ..artifact.envelope import Manifest
-from ..key.parts import Difference, KeyPart, diff, nearest
+from ..key.parts import Difference, KeyPart, code_of, diff, nearest
 from ..outcome import Reason
 from ..store.readonly import ReadonlyStore
 from . import report
@@ -120,7 +120,7 @@ def _two(store: ReadonlyStore, old: Known, new: Known) -> dict[str, Any]:
 def _nearest(
     store: ReadonlyStore, of: Known | Event, stored: Sequence[Manifest], alike_only: bool = False
 ) -> dict[str, Any]:
-    """The entry most like `of`; with `alike_only`, none that has neither its graph nor its name."""
+    """The entry most like `of`; with `alike_only`, none that has neither its content nor its name."""
     near = nearest(of.name, of.parts, stored)
     same = _same(of, near) if near else None
     if near is None or alike_only and same is None:
@@ -141,6 +141,8 @@ def _same(of: Known | Event, near: Manifest) -> str | None:
         found = [{part.digest for part in parts if part.name == what} for parts in (of.parts, near.parts)]
         if found[0] & found[1]:
             return what
+    if (code := code_of(of.parts)) and code == code_of(near.parts):
+        return "code"
     return "name" if of.name == near.name else None
 
 

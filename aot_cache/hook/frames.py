@@ -18,6 +18,7 @@ from ..errors import AotCacheError
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
+from ..key.fingerprint_places import qualname_of
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
@@ -58,7 +59,7 @@ class FrameCache:
                 raise CannotKey(Reason.FRAME_STATE, obstacle)
             key = frame_key(call)
         except CannotKey as error:
-            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(call.code.co_name, ()))
+            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(qualname_of(call.code), ()))
             return compile_it()
         except Exception as error:
             self._fail(None, started, error)
@@ -83,7 +84,7 @@ class FrameCache:
         reason: Reason,
         detail: str,
     ) -> Any:
-        started, of = time.perf_counter(), (call.code.co_name, key.parts)
+        started, of = time.perf_counter(), (qualname_of(call.code), key.parts)
         try:
             result, trace, added = self._traced(call, compile_it)
         except Exception as error:

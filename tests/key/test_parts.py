@@ -159,6 +159,20 @@ def test_the_graph_counts_most_then_the_name_then_equal_parts_then_the_date(firs
     assert nearest("f", MINE, rest[::-1]) is rest[0]
 
 
+def test_among_equals_the_entry_with_the_fewest_differing_values_is_nearest() -> None:
+    mine = (part("config", b"1", a="1", b="2", c="3"),)
+    one = Entry((part("config", b"2", a="9", b="2", c="3"),), created=1)
+    two = Entry((part("config", b"3", a="9", b="9", c="3"),), created=2)
+    assert nearest("f", mine, [one, two]) is nearest("f", mine, [two, one]) is one
+
+
+def test_a_frame_of_the_same_code_is_nearer_than_one_of_the_same_name() -> None:
+    mine = (part("frame", b"1", code="c", module="m"),)
+    code = Entry((part("frame", b"2", code="c", module="n"),), name="other", created=1)
+    name = Entry((part("frame", b"3", code="d", module="m"),), created=2)
+    assert nearest("f", mine, [code, name]) is nearest("f", mine, [name, code]) is code
+
+
 def test_entries_of_the_same_key_are_not_near_but_equal() -> None:
     assert nearest("f", MINE, [Entry(MINE), LIKENESS[-1]]) is LIKENESS[-1]
     assert nearest("f", MINE, [Entry(MINE)]) is None
