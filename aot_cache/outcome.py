@@ -60,7 +60,9 @@ class Hit:
     key: str
     seconds: float
     saved: float = 0.0
-    """Compile time, in seconds, that the entry's first compile took."""
+    """Compile time, in seconds, that the entry's first compile took; 0 if the hit was verified, and so saved none."""
+    entry: str = ""
+    """The name in the store of what was hit, as far as it is known."""
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,9 @@ class FrameCache:
                 if found is not None:
                     self._graphs.store.get(stored)  # marks it as used
                     took = time.perf_counter() - started - sum(hit.seconds for hit in hits)
-                    for hit in (*hits, Hit("frame", name, took, sum(opened.manifest.seconds.values()))):
+                    for hit in (*hits, Hit("frame", name, took, sum(opened.manifest.seconds.values()), stored)):
                         self._ledger.add(hit)
+                        self._graphs.history.record(hit)
                     return found, Reason.ABSENT, ""
                 reason, detail = Reason.CHANGED, change
         except Exception as error:
@@ -187,7 +188,7 @@ class FrameCache:
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
             revived = frames_install.revive(entry, call.settings or {})
         saved = sum(opened.manifest.seconds.values())
-        hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved))
+        hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved, name))
         return revived
 
     # -- the edge ------------------------------------------------------------------------------------------------------

@@ -125,7 +125,9 @@ class GraphCache:
                 self._flights.land(key)
                 took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
                 saved = 0.0 if loaded.settle else took
-                self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
+                hit = Hit("graph", key, time.perf_counter() - started, saved, request.notes.get("entry", ""))
+                self._ledger.add(hit)
+                self.history.record(hit)
                 return loaded
             pending: Pending = request.notes["pending"]
             pending.remember_code()

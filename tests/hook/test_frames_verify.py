@@ -133,7 +133,7 @@ def test_an_asserted_hit_is_about_compiling_and_a_frames_miss_is_on_record(warm:
     (why,) = (detail for kind, what, detail in changed["why"] if (kind, what) == ("Miss", "frame"))
     assert "n_layer`: 2 -> 4" in why
     noted = [event for run in runs.runs(warm.home / "aot_cache") for event in run.events if event["kind"] == "frame"]
-    assert [event["name"] for event in noted if event["detail"] == why and event["parts"]] == ["forward"]
+    assert [event["name"] for event in noted if event["detail"] == why and event["parts"]] == ["Net.forward"]
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
