@@ -107,7 +107,7 @@ def test_the_last_run_is_what_warm_recorded(stored: Cache, run: Run, file: Path)
     assert names(file) == {A[0], B[0], SHARED[0], OWN[0]}
 
 
-@pytest.mark.parametrize("value", [None, b"junk", b"[]", b'{"command": "x", "ended": NaN, "keys": []}'])
+@pytest.mark.parametrize("value", [None, b"junk", b"[]", b'{"command": "x", "ended": NaN, "used": []}'])
 def test_without_a_run_on_record_the_answer_is_no(stored: Cache, run: Run, file: Path, value: bytes | None) -> None:
     if value is not None:
         stored.put(("r-last", value))

@@ -175,7 +175,7 @@ def test_the_last_run_takes_the_graphs_of_frames_that_hit(stored: Cache, run: Ru
     stored.put(sample_graphs.graph("unused"))
     run("warm", *step(HIT))
     last = last_run.read(stored.store())
-    assert last is not None and last.keys == {KEY, f"g-{GRAPH_KEY}"}
+    assert last is not None and last.used == {KEY, GRAPH[0]}
     result = run("export", "--last-run", str(tmp_path / "archive"))
     assert names(tmp_path / "archive") == {GRAPH[0], KERNEL[0], FRAME[0]}
     assert (result.facts["graphs"], result.facts["frames"], result.facts["kernels"]) == ("1", "1", "1")
