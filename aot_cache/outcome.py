@@ -75,7 +75,7 @@ class _WithReason:
     remedy: str = ""
 
     def __str__(self) -> str:
-        text = f"{type(self).__name__.lower()}: {self.reason.value}"
+        text = f"{type(self).__name__.lower()} of a {self.kind}: {self.reason.value}"
         if self.detail:
             text += f": {self.detail}"
         return f"{text} ({self.remedy})" if self.remedy else text

@@ -33,7 +33,7 @@ class History:
         self._warm: int | None = None
 
     def record(self, outcome: Outcome, name: str = "", parts: Iterable[KeyPart] = ()) -> None:
-        """Note `outcome`, with the name and the key's parts if they are known; of hits a process's first. Never raises."""
+        """Note `outcome`, of hits the first alone, with its name and its key's parts if they are known. Never raises."""
         hit, pid = isinstance(outcome, Hit), os.getpid()
         if not self._on or hit and self._warm == pid:
             return

@@ -154,7 +154,7 @@ def frame(number: int = 1, code: Callable[..., Any] = graph, **more: Any) -> Fra
     fields: dict[str, Any] = {
         "guards": Guards(sources=sources, guards=[[0, "TENSOR_MATCH", {}]], shapes=["x > 1"], sizes=[[0, {"size": [3]}]]),
         "result": Result(made, graphs=[name]), "prints": ["t"], "same": [0], "storage": [], "unguarded": [],
-        "listing": False, "absent": ["len"], "places": [["code", "m", "f", "1"]], "sizes": {},
+        "listing": False, "absent": ["len"], "places": [["code", "m", "f", "1"]], "called": [], "sizes": {},
         "graphs": {name: "g-1.2"},
     }  # fmt: skip
     return Frame(**(fields | more))
