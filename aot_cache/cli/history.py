@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Process:
-    """What one process reported, oldest first, and whether it hit. started: seconds since the epoch. program: its script."""
+    """What one process reported, oldest first; whether it hit. started: seconds since the epoch. program: its script."""
 
     started: float
     pid: int

@@ -116,8 +116,8 @@ def _verdict(found: Tally, limit: int) -> str:
     # A refusal is a miss of everything: the directory could not be used.
     missed = found.graphs.compiled.count + found.graphs.count("refused")
     if missed > limit:
-        frames = f" (and {count} frames)" if (count := found.frames.compiled.count) else ""
-        return f"{missed} graphs{frames} missed the cache, --max-misses allows {limit}"
+        frames = f" (and {report.number(count, 'frame')})" if (count := found.frames.compiled.count) else ""
+        return f"{report.number(missed, 'graph')}{frames} missed the cache, --max-misses allows {limit}"
     return ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -40,7 +41,13 @@ class KeyPart:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KeyPart:
-        return cls(str(data["name"]), str(data["digest"]), {str(k): str(v) for k, v in data["summary"].items()})
+        summary = {str(name): str(value) for name, value in data["summary"].items()}
+        return cls(str(data["name"]), str(data["digest"]), {name: summary[name] for name in sorted(summary, key=_natural)})
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts numbers in a text as numbers: JSON keeps no order."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", text)]
 
 
 @dataclass(frozen=True)

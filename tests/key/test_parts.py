@@ -66,6 +66,11 @@ def test_a_part_survives_json(one: KeyPart) -> None:
     assert KeyPart.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
+def test_numbers_in_names_are_in_the_order_of_numbers() -> None:
+    one = KeyPart.of("inputs", b"", dict.fromkeys(["10", "9.b", "9.a", "0", "a10", "a9"], ""))
+    assert list(KeyPart.from_json(one.to_json()).summary) == ["0", "9.a", "9.b", "10", "a9", "a10"]
+
+
 @pytest.mark.parametrize("data", [{}, {"name": "a", "digest": "b"}, {"name": "a", "digest": "b", "summary": []}])
 def test_json_that_is_no_part_is_refused(data: dict[str, object]) -> None:
     with pytest.raises((KeyError, AttributeError)):
