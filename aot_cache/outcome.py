@@ -63,6 +63,8 @@ class Hit:
     """Compile time, in seconds, that the entry's first compile took; 0 if the hit was verified, and so saved none."""
     entry: str = ""
     """The name in the store of what was hit, as far as it is known."""
+    verified: bool = False
+    """Compared with a fresh compile (AOT_CACHE_VERIFY); a Failed says so where that could not be done."""
 
 
 @dataclass(frozen=True)

@@ -127,8 +127,9 @@ class GraphCache:
             if loaded is not None:
                 self._flights.land(key)
                 took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
-                saved = 0.0 if loaded.settle else took
-                hit = Hit("graph", key, time.perf_counter() - started, saved, request.notes.get("entry", ""))
+                verified, entry = loaded.settle is not None, request.notes.get("entry", "")
+                saved = 0.0 if verified else took
+                hit = Hit("graph", key, time.perf_counter() - started, saved, entry, verified)
                 self._ledger.add(hit)
                 self.history.record(hit)
                 return loaded

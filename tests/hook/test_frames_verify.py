@@ -48,7 +48,8 @@ try:
 except Exception as error:
     raised = f"{type(error).__name__}: {error}"
 why = [[type(e).__name__, e.kind, getattr(e, "detail", "")] for e in aot_cache.events()]
-print(json.dumps({**aot_cache.stats(), "raised": raised, "why": why,
+hits = [e.verified for e in aot_cache.events() if type(e).__name__ == "Hit"]
+print(json.dumps({**aot_cache.stats(), "raised": raised, "why": why, "verified": hits,
                   "traced": len(torch._dynamo.utils.compilation_time_metrics.get("bytecode_tracing", ()))}))
 """
 
@@ -76,6 +77,7 @@ def test_a_right_frame_is_a_hit_that_was_traced(warm: FreshProcess) -> None:
     assert (plain["frame_hit"] > 0, plain["traced"]) == (True, 0)
     assert (verified["frame_hit"], verified["frame_miss"], verified["error"]) == (plain["frame_hit"], 0, 0)
     assert verified["traced"] >= verified["frame_hit"] and verified["graph_hit"] > 0 and not verified["raised"]
+    assert not any(plain["verified"]) and all(verified["verified"])
     assert {entry.name for entry in store(warm).entries()} == names
 
 
