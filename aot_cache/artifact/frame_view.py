@@ -64,6 +64,8 @@ def graphs(made: Manifest) -> tuple[str, ...]:
 def code_of(places: list[list[Any]]) -> tuple[str, ...]:
     """The rows of `code`, from a frame's places."""
     names: Mapping[str, None] = dict.fromkeys(
-        f"{row[1]}.{row[2]}" if row[0] == "code" else f"{row[1]} ({row[2]})" for row in places if row[0] != "absent"
+        f"{row[1]}.{row[2]}" if row[0] == "code" else f"{row[1]} ({row[2]})"
+        for row in places
+        if row[0] in ("code", "distribution")
     )
     return tuple(names)

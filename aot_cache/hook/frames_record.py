@@ -11,7 +11,7 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry, MissAsserted, told
-from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_text, parts
+from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_process, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -95,10 +95,18 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         storage=seen.storage(),
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
-        places=fingerprint_places.places(call, trace.inlined, seen.prints.codes),
+        places=[*fingerprint_places.places(call, trace.inlined, seen.prints.codes), *_asked(call, trace)],
         called=fingerprint_calls.called(trace.called),
         sizes=frames_dynamic.remembered(call.code, call.closure),
     )
+
+
+def _asked(call: frames.Call, trace: frames.Trace) -> Iterator[list[Any]]:
+    """What was looked for without a guard, as data for `fingerprint_places.moved`."""
+    yield from fingerprint_places.attributes(trace.asked)
+    codes = [(call.code, call.globals), *((part.code, part.globals) for part in trace.inlined)]
+    yield from fingerprint_process.environment(codes)
+    yield from fingerprint_process.installed(trace.sought)
 
 
 def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> None:

@@ -41,6 +41,8 @@ class Offload:
     def __enter__(self) -> Offload:
         """Raises TransferError: there is no such far tier. HookMismatch: it does not work with this torch."""
         far.require(self._session.options)
+        # The cache may have waited for torch's compiler to be imported.
+        partition.require()
         with ExitStack() as stack:
             stack.enter_context(active.entered(self._session))
             stack.enter_context(partition.cutting(self._session.cut, self._is_cached()))

@@ -17,7 +17,7 @@ import torch
 
 from ..outcome import Reason
 from ..torch_compat import extensions, frames_state, objects, tensors
-from .callables.leaf import encode
+from .callables.leaf import encode, in_order
 from .callables.node import portable_module
 from .encode import CannotKey
 from .fingerprint_code import Codes
@@ -78,15 +78,15 @@ class Fingerprints:
     def constant(self, value: Any) -> str:
         data = encode(value)
         if data is not None:
-            text = repr(value)
-            return f"{type(value).__name__} {text if is_short(text) else digest(data)}"
+            text = repr(value)  # in which a set's items stand in an order that may be chance
+            return f"{type(value).__name__} {text if is_short(text) and 'frozenset(' not in text else digest(data)}"
         if isinstance(value, types.CodeType):
             return self.codes.code(value)
         if isinstance(value, enum.Enum):
             return f"{self.codes.of(type(value))} {value._name_} {self.constant(value._value_)}"
         if type(value) in _PLAIN_CONTAINERS:
             items = [self.constant(item) for item in value]
-            items = sorted(items) if isinstance(value, (set, frozenset)) else items
+            items = in_order(value, items) if isinstance(value, (set, frozenset)) else items
             return f"{type(value).__name__} {_listed(items)}"
         if isinstance(value, (type, *_FUNCTIONS)):
             return self.codes.of(value)
@@ -106,7 +106,7 @@ class Fingerprints:
         del described["static"]
         for mine, theirs in (("shape", "size"), ("stride", "stride")):
             fixed = self._sizes.get(source, {}).get(theirs)
-            if fixed is not None and mine in described:
+            if fixed is not None and len(fixed) == len(described.get(mine, ())):
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
         described["keys"] = frames_state.dispatch_keys(value)
         described["ranges"] = frames_state.marked_ranges(value)

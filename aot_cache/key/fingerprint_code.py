@@ -32,6 +32,8 @@ _LEFT_OUT = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__ "
     "__annotations_cache__ __firstlineno__ __static_attributes__ _abc_impl".split()
 )
+# Methods that Python runs while Dynamo traces, untraced: what they read has no guard.
+_RUN_UNTRACED = frozenset(("__subclasshook__", "__class_getitem__"))
 _PYTHON_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 WRAPPERS: dict[type, tuple[str, ...]] = {
     staticmethod: ("__func__",),
@@ -99,7 +101,7 @@ class Codes:
 
     def _function(self, function: FunctionType) -> str:
         marks = frames_state.marks(function)
-        text = [_name(function), self.code(function.__code__), *marks, *_defaults(function)]
+        text = [_name(function), self.code(function.__code__), *marks, *_additions(function)]
         return f"{_name(function)} {digest(chr(10).join(text).encode())}"
 
     def _class(self, cls: type) -> str:
@@ -125,10 +127,12 @@ class Codes:
         data = encode(member)
         if data is not None:
             return digest(data)
+        if name in _RUN_UNTRACED:
+            return self.of(getattr(member, "__func__", member), whole=True)
         if isinstance(member, FunctionType):
             if _is_found_by_name(name, member):
                 # Its code counts if it is inlined, and is then looked up by this name.
-                return " ".join([_name(member), *_defaults(member), *frames_state.marks(member)])
+                return " ".join([_name(member), *_additions(member), *frames_state.marks(member)])
             inner = [self._member("", f) for f in _wrapped(member)]
             return " ".join([self.of(member), *inner])
         if type(member) in WRAPPERS:
@@ -163,10 +167,12 @@ def _registered(cls: type, seen: set[type]) -> Iterator[str]:
         yield from _registered(derived, seen)
 
 
-def _defaults(function: FunctionType) -> Iterator[str]:
+def _additions(function: FunctionType) -> Iterator[str]:
     for default in (*(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items())):
         data = encode(default)
         yield f"default {digest(data) if data is not None else type(default).__qualname__}"
+    # Dynamo looks without a guard at which attributes it has; its own marks come with the first compile.
+    yield f"attributes {sorted(name for name in function.__dict__ if 'dynamo' not in name)}"
 
 
 def _wrapped(function: FunctionType) -> Iterator[FunctionType]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
 from ..outcome import Reason
 from ..torch_compat import frames
+from . import fingerprint_process
 from .callables import Unidentified, origin
 from .callables.bytecode import read
 from .callables.functions import resolve
@@ -65,14 +66,29 @@ def _owner(module: str, code: CodeType) -> origin.Origin | None:
     return owner
 
 
+def attributes(asked: Iterable[tuple[ModuleType, str, bool]]) -> list[list[Any]]:
+    """Which attributes of modules were there when Dynamo asked, for which there are no guards; as data for `moved`."""
+    found = {}
+    for module, name, there in asked:
+        if sys.modules.get(module.__name__) is not module:
+            raise CannotKey(Reason.FRAME_GUARD, f"a module that is not loaded under its name, {module.__name__}")
+        found[module.__name__, name] = there
+    return [["attribute", *key, there] for key, there in found.items()]
+
+
 def moved(row: list[Any]) -> str:
     """What is no longer as `places` found it; '' if nothing is."""
     kind, module, *rest = row
+    if kind in fingerprint_process.KINDS:
+        return fingerprint_process.changed(row)
     if module not in sys.modules:
         return f"module {module} is not loaded"
     if kind == "distribution":
         now = origin.of_module_named(module)
         return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"
+    if kind == "attribute":
+        same = hasattr(sys.modules[module], rest[0]) == rest[1]
+        return "" if same else f"`{portable_module(module)}` has `{rest[0]}`: {rest[1]} -> {not rest[1]}"
     if kind == "absent":
         return shadowed(rest[0], vars(sys.modules[module]))
     return "" if rest[1] in _digests(module, rest[0]) else f"code of `{portable_module(module)}.{rest[0]}` changed"

@@ -49,7 +49,7 @@ def candidate(joint: Joint, knob: float, options: Options, musts: list[str]) -> 
     pair = Pair(*halves, joint.fuses)
     device = _device(pair)
     table = costs.table(cost_table(device))
-    analysis = analyse(pair, lambda node: work.seconds(node, table))
+    analysis = analyse(pair, lambda node, fused: work.seconds(node, table, fused))
     problem = granted(_on(analysis, device), options.policy)
     return Candidate(knob, halves, problem, device, pair, tuple(_unknown(pair)))
 

@@ -12,25 +12,38 @@ from .groups import Group, Half, unique
 from .names import operator_name
 
 _CONSTANTS = frozenset("full full_like scalar_tensor iota arange".split())
+# Inductor's defaults: from how many reads on a value is kept that several loops use, and one that a single loop uses.
+_MOST_READS_IF_SHARED, _MOST_READS = 4, 8
 
 
-def find_vanishing(half: Half) -> None:
-    """Note which storages are only values inside of loops that use them at once.
+def find_vanishing(half: Half, device: str = "") -> None:
+    """Note which storages are only values inside of loops. device: that the code is for; "": that of each value.
 
-    A guess at what Inductor does, by the tags of operators: elementwise values that only elementwise operators and
-    reductions use, with nothing else in between.
+    A guess at what Inductor does, by the tags of operators. Elementwise values that only elementwise operators and
+    reductions use vanish if nothing else is in between. If something is, an accelerator computes them again from what
+    they read, as long as that is little; the CPU counts as keeping them, as it does with all that is heavy.
     """
     barriers = sorted(index for node, index in half.order.items() if _is_barrier(node))
+    reads: dict[Group, set[Group]] = {}
     for group in unique(half):
-        group.vanishes = _vanishes(group, half, barriers)
+        users = {user for node in group.nodes for user in node.users}.difference(group.nodes)
+        if not _has(group.base, torch.Tag.pointwise) or not all(map(_is_in_a_loop, users)):
+            continue
+        reads[group] = _reads(group, half, reads)
+        again = len(reads[group]) <= (_MOST_READS_IF_SHARED if len(users) > 1 else _MOST_READS)
+        is_on_cpu = (device or group.base.meta["val"].device.type) == "cpu"
+        group.vanishes = _is_used_at_once(group, users, half, barriers) or (again and not is_on_cpu)
 
 
-def _vanishes(group: Group, half: Half, barriers: list[int]) -> bool:
-    members = set(group.nodes)
-    users = {user for node in group.nodes for user in node.users} - members
-    if not _has(group.base, torch.Tag.pointwise) or not all(map(_is_in_a_loop, users)):
-        return False
-    first, last = half.order[group.base], max((half.order[user] for user in users), default=0)
+def _reads(group: Group, half: Half, known: dict[Group, set[Group]]) -> set[Group]:
+    """What is in memory and read to compute a value."""
+    given = [half.groups[node] for node in group.base.all_input_nodes if node in half.groups]
+    return {read for one in given for read in (known[one] if one.vanishes else (one,))}
+
+
+def _is_used_at_once(group: Group, users: set[Node], half: Half, barriers: list[int]) -> bool:
+    first = half.order[group.base]
+    last = max((half.order[user] for user in users), default=first)
     return bisect_right(barriers, first) == bisect_right(barriers, max(first, last))
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..errors import SettingError
 from ..settings import parse_size
 from .problem import Storage
-from .schedule import VERSION, Budget, Link, Schedule, parse
+from .schedule import VERSION, Budget, Link, Schedule, parse, render
 
 Wish = Literal["must", "prefer", "never"]
 WISHES: tuple[Wish, ...] = ("must", "prefer", "never")
@@ -21,7 +21,7 @@ Policy = Callable[[Storage], Wish | None]
 UNLIMITED = 2**50
 """Bytes of a far tier whose size nobody bounds."""
 # Shares of the activations that are kept at most, while the rest is recomputed: torch's activation_memory_budget.
-KNOBS = (0.75, 0.5, 0.25)
+KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,8 @@ class Options:
     ) -> Options:
         """Raises SettingError, ScheduleSyntax: a value is not allowed; says which, and what is."""
         kind, directory = _far(far)
-        fixed = None if plan is None else _text(plan)
+        # As the printer writes it: comments and blank lines make no other key.
+        fixed = None if plan is None else render(parse(_text(plan)))
         if policy is not None and not callable(policy):
             raise SettingError("policy", policy, "a function of one storage")
         if fixed is not None:

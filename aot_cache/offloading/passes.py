@@ -1,9 +1,10 @@
-"""Put a schedule into a pair of graphs: what moves is saved as a handle, and filled again before the backward reads it."""
+"""Put a schedule into a pair of graphs: what moves is saved as a handle, and filled anew before the backward."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
@@ -24,7 +25,7 @@ def apply(pair: Pair, schedule: Schedule) -> Pair:
     Raises:
         IllegalSchedule: it was made for other graphs, or would lose data or pass its bounds.
     """
-    copied = Pair(_copy(pair.forward), _copy(pair.backward), pair.outputs, pair.fuses)
+    copied = replace(pair, forward=_copy(pair.forward), backward=_copy(pair.backward))
     analysis = analyse(copied, smallest=0)
     if faults := check(schedule, analysis.problem):
         raise IllegalSchedule(faults)

@@ -64,7 +64,8 @@ def above(planned: Planned, with_plan: bool = True) -> int:
     done = simulate(planned.problem, rows, planned.schedule.link)
     halves = (done.forward.near, done.backward.near) if with_plan else unmoved(planned.problem)
     given = _given(planned.problem)
-    peaks = [total - before for half, start in zip(halves, given, strict=True) for total, before in zip(half, start, strict=True)]
+    pairs = zip(halves, given, strict=True)
+    peaks = [total - before for half, start in pairs for total, before in zip(half, start, strict=True)]
     return max(peaks, default=0)
 
 

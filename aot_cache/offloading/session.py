@@ -17,6 +17,7 @@ from .problem import Problem
 from .schedule import Schedule, parse, render
 from .storages import ELIGIBILITY_VERSION
 from .wishes import settle
+from .work import WORK_VERSION
 
 log = logging.getLogger("aot_cache")
 # Raise this whenever the same schedule makes other graphs of the same graphs.
@@ -58,7 +59,8 @@ class Session:
     def facts(self) -> dict[str, str]:
         """All that decides a plan but for the graph and the policy."""
         versions = {"solver": SOLVER, "eligibility": str(ELIGIBILITY_VERSION), "rewrite": str(REWRITE_VERSION)}
-        return {**self.options.facts(), **versions, "knobs": str(KNOBS), "costs": " ".join(costs.TABLES)}
+        counted = {"knobs": str(KNOBS), "costs": " ".join(costs.TABLES), "work": str(WORK_VERSION)}
+        return {**self.options.facts(), **versions, **counted}
 
     def slot(self) -> dict[str, Any]:
         """A new place for what the next entry has to say of its plan; filled when its graph is cut."""

@@ -5,7 +5,7 @@ A storage is what one node makes and others may view.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,20 +25,23 @@ ELIGIBILITY_VERSION = 1
 SMALLEST = 64 * 1024
 """Bytes. Moving less costs more than it frees."""
 
-Seconds = Callable[[Node], float]
+Seconds = Callable[[Node, Container[Node]], float]
+"""Of a node, given the nodes whose results never reach memory (see `fusing`)."""
 
 
 @dataclass(frozen=True)
 class Pair:
     """What a partitioner returns. outputs: how many outputs of the forward, the first ones, are not saved.
 
-    fuses: whether it goes to a compiler that fuses loops (see `fusing`).
+    fuses: whether it goes to a compiler that fuses loops (see `fusing`), which makes code for `device`; "": for that of
+    each value.
     """
 
     forward: GraphModule
     backward: GraphModule
     outputs: int
     fuses: bool = False
+    device: str = ""
 
 
 @dataclass
@@ -56,7 +59,7 @@ class Analysis:
         return self.forward.groups[self.saved[storage][0][0]]
 
 
-def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMALLEST) -> Analysis:
+def analyse(pair: Pair, seconds: Seconds = lambda node, fused: 0.0, smallest: int = SMALLEST) -> Analysis:
     """Find the storages of a pair of graphs. seconds: what a step takes. smallest: bytes from which one may move.
 
     Raises:
@@ -73,8 +76,8 @@ def analyse(pair: Pair, seconds: Seconds = lambda node: 0.0, smallest: int = SMA
         for _, given in found[1:]:
             join(backward, backward.groups[found[0][1]], backward.groups[given])
     if pair.fuses:
-        find_vanishing(forward)
-        find_vanishing(backward)
+        find_vanishing(forward, pair.device)
+        find_vanishing(backward, pair.device)
     storages, saved = [], {}
     for group in unique(forward):
         found = by_group.get(id(group), [])
@@ -112,7 +115,8 @@ def _results(module: GraphModule) -> list[Any]:
 
 
 def _steps(half: Half, seconds: Seconds) -> tuple[Step, ...]:
-    return tuple(Step(half.names[node], 0.0 if node.op == "output" else seconds(node)) for node in half.steps)
+    fused = {node for node, group in half.groups.items() if group.vanishes}
+    return tuple(Step(half.names[node], 0.0 if node.op == "output" else seconds(node, fused)) for node in half.steps)
 
 
 def _bytes(group: Group) -> int | None:

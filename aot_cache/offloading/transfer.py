@@ -172,7 +172,7 @@ class Transfer:
         return slots
 
     def _drain(self, nbytes: int) -> int:
-        """Wait for copies out, oldest first, until `nbytes` more may be on their way; returns the bytes that still are."""
+        """Wait for copies out, oldest first, until `nbytes` more may be on their way; returns the bytes still on it."""
         while (slots := self._outgoing()) and sum(slot.nbytes for slot in slots) + nbytes > self.inflight:
             self.settle(slots[0])
         return sum(slot.nbytes for slot in slots)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import importlib.util
 import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -36,7 +38,8 @@ class Trace:
 
     unguarded: sources of what it read without a guard. doubts: why the result cannot be told from what is recorded.
     graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
-    the graphs call as it is. backend_seconds: how long the backend took.
+    the graphs call as it is. asked: modules, names of attributes, and whether they were there. sought: what was looked for
+    among what is installed: how, and its arguments. backend_seconds: how long the backend took.
     """
 
     seen: frames_guards.Seen | None = None
@@ -47,6 +50,8 @@ class Trace:
     graphs: dict[str, Any] = field(default_factory=dict)
     backend_seconds: float = 0.0
     called: list[Any] = field(default_factory=list)
+    asked: list[tuple[ModuleType, str, bool]] = field(default_factory=list)
+    sought: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
 
 
 @dataclass
@@ -157,11 +162,15 @@ def _watch(patches: Patches) -> None:
     import torch._dynamo.source as source
     import torch._dynamo.symbolic_convert as convert
     import torch._dynamo.variables.functions as functions
+    import torch._dynamo.variables.misc as misc
     import torch._dynamo.variables.nn_module as nn_module
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     patches.wrap(convert.InliningInstructionTranslator, "__init__", _inline)
     patches.wrap(source.SkipGuardSource, "__init__", _read_unguarded)
+    patches.wrap(misc.PythonModuleVariable, "call_obj_hasattr", _ask)
+    patches.wrap(misc.PythonModuleVariable, "var_getattr", _seek)
+    patches.wrap(functions.SkipFunctionVariable, "call_function", _call_untraced)
     for module in (functions, nn_module):
         patches.wrap(module, "invoke_and_store_as_constant", _fold)
     patches.wrap(guards.CheckFunctionManager, "__init__", _build_guards)
@@ -181,6 +190,35 @@ def _read_unguarded(original: Callable[..., Any], source: Any, base: Any, *args:
     original(source, base, *args, **kwargs)
     if (trace := _TRACE.get()) is not None:
         trace.unguarded.append(base)
+
+
+def _seek(original: Callable[..., Any], variable: Any, tx: Any, name: str) -> Any:
+    if _TRACE.get() is None or hasattr(variable.value, name):  # what is there gets a guard
+        return original(variable, tx, name)
+    return _ask(original, variable, tx, name)
+
+
+def _ask(original: Callable[..., Any], variable: Any, tx: Any, name: str) -> Any:
+    if (trace := _TRACE.get()) is not None:
+        trace.asked.append((variable.value, name, hasattr(variable.value, name)))
+    return original(variable, tx, name)
+
+
+# Dynamo calls these while it traces, and takes what they find for a constant.
+_LOOKS_FOR = {importlib.util.find_spec: "find_spec", importlib.metadata.version: "version"}
+
+
+def _call_untraced(original: Callable[..., Any], variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    if (trace := _TRACE.get()) is not None and (name := _name_of_look(variable.value)):
+        if kwargs or not all(argument.is_python_constant() for argument in args):
+            trace.doubts.append(f"`{name}` of something that is not constant")
+        else:
+            trace.sought.append((name, tuple(argument.as_python_constant() for argument in args)))
+    return original(variable, tx, args, kwargs)
+
+
+def _name_of_look(value: Any) -> str:
+    return next((name for function, name in _LOOKS_FOR.items() if function is value), "")
 
 
 def _fold(original: Callable[..., Any], tx: Any, function: Any, name: str, *args: Any, **kwargs: Any) -> Any:

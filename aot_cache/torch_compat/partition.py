@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import importlib
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -55,6 +56,19 @@ def wrapped(rewrite: Rewrite) -> Iterator[None]:
         yield
 
 
+def require() -> Any:
+    """The module of torch that cuts joint graphs, imported with its compiler.
+
+    Raises:
+        HookMismatch: this torch cuts graphs somewhere else.
+    """
+    importlib.import_module("torch._dynamo")
+    module = importlib.import_module(_MODULE)
+    if not hasattr(module, _NAME):
+        raise HookMismatch(f"{_MODULE} has no {_NAME}: offload schedules do not work with this torch")
+    return module
+
+
 @contextmanager
 def cutting(cutter: Cutter, cached: bool) -> Iterator[None]:
     """Have `cutter` cut each joint graph, under any backend built on AOTAutograd.
@@ -68,9 +82,7 @@ def cutting(cutter: Cutter, cached: bool) -> Iterator[None]:
     """
     from torch._functorch import config
 
-    module = importlib.import_module(_MODULE)
-    if not hasattr(module, _NAME):
-        raise HookMismatch(f"{_MODULE} has no {_NAME}: offload schedules do not work with this torch")
+    module = require()
     patches = Patches()
     patches.wrap(module, _NAME, _cutting)
     token = _CUTTER.set(cutter)
@@ -120,7 +132,9 @@ def _is_inductor(partitioner: Any) -> bool:
 
 
 def _copy(module: GraphModule) -> GraphModule:
-    copied = GraphModule(module, copy.deepcopy(module.graph), module.__class__.__name__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of torch about its own tree specs
+        copied = GraphModule(module, copy.deepcopy(module.graph), module.__class__.__name__)
     copied.meta = dict(module.meta)
     return copied
 

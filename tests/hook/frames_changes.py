@@ -189,4 +189,23 @@ change("global stored", "N = 0\nK = @@\ndef f(x):\n    global N\n    N = 5\n    
 change("cell stored", "def case():\n    n = 0\n    def f(x):\n        nonlocal n\n        n = n + 1\n        return mm(x, 2)\n    k = @@\n    return run(f, X), n\n", "1", "2", HIT)
 change("object returned", "class A:\n    def __init__(self, k): self.k = k\ndef f(x): return mm(x, 2), A(@@)\ndef case():\n    y, a = run(f, X)\n    return y, a.k\n", "1", "2")
 
+# -- what Python itself does while Dynamo traces ---------------------------------------------------------------------------
+change("order of a set of numbers", "K = {@@}\ndef f(x):\n    for k in K: x = mm(x, k + 1)\n    return x\n" + F, "0, 8", "8, 0")
+change("order of a set that is a constant", "def f(x):\n    for k in {@@}: x = mm(x, k + 1)\n    return x\n" + F, "0, 8", "8, 0")
+change("order of a set of words", "K = frozenset([@@])\ndef f(x): return mm(x, 2 if 'b' in K else 3)\n" + F, "'a', 'b'", "'b', 'a'", HIT)
+change("global that __subclasshook__ reads", "K = [@@]\nclass B(abc.ABC):\n    @classmethod\n    def __subclasshook__(cls, c): return K[0] == 2\ndef f(x): return mm(x, 2 if isinstance(x, B) else 3)\n" + F, "2", "3")
+change("global that __class_getitem__ reads", "K = [@@]\nclass A:\n    def __class_getitem__(cls, i): return K[0]\ndef f(x): return mm(x, A[0])\n" + F, "2", "3")
+change("attribute of a function looked for", "def g(): pass\n@@\ndef f(x): return mm(x, 2 if hasattr(g, 'q') else 3)\n" + F, "", "g.q = 1")
+change("attribute of a module looked for", "import sys\nlib = types.ModuleType('frames_lib4')\nsys.modules['frames_lib4'] = lib\n@@\ndef f(x): return mm(x, 2 if hasattr(lib, 'q') else 3)\n" + F, "", "lib.q = 1")
+change("attribute of a module with a default", "import sys\nlib = types.ModuleType('frames_lib5')\nsys.modules['frames_lib5'] = lib\n@@\ndef f(x): return mm(x, getattr(lib, 'q', 3))\n" + F, "", "lib.q = 2")
+
+# -- what the process has, read without a guard ----------------------------------------------------------------------------
+change("variable of the environment with a default", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_1', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_1'] = '2'")
+change("variable of the environment by another name", "import os\nE = os.environ\n@@\ndef f(x): return mm(x, int(E.get('FRAMES_2', 2)))\n" + F, "", "E['FRAMES_2'] = '3'")
+change("variable of the environment that is not read", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_5', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_3'] = '2'", HIT)
+change("variable of the environment by a name that is not constant", "import os\ndef g(n): return os.environ.get(n, '1')\ndef f(x): return mm(x, 2 if g('FRAMES_4') == '1' else 3)\n@@\n" + F, "", "os.environ['FRAMES_4'] = '2'", BYPASS)
+change("module that can be imported", "import importlib, os\nfrom importlib.util import find_spec\nFILE = os.path.join(os.path.dirname(__file__), 'frames_lib6.py')\n@@\nimportlib.invalidate_caches()\ndef f(x): return mm(x, 2 if find_spec('frames_lib6') is None else 3)\n" + F, "", "open(FILE, 'w').close()")
+change("line of the code", "@@def g(): pass\ndef f(x): return mm(x, g.__code__.co_firstlineno)\n" + F, "", "\n", BYPASS)
+change("another number of dimensions", "def f(x, s): return torch.addmm(s, x, x)\ndef case(): return run(f, X, torch.tensor(@@))\n", "2.0", "[2.0]")
+
 from hook import frames_programs, frames_values  # noqa: E402, F401

@@ -215,3 +215,22 @@ def test_a_stored_entry_carries_the_record_of_its_plan(fresh: FreshProcess, cold
     assert all(extra["operators"] == ["aot_cache.offloading.operators"] for extra, _ in planned)
     assert not [extra for extra, parts in found if "offload" not in parts and "schedule" in extra]
     assert "/tmp" not in json.dumps([parts["offload"] for _, parts in planned])
+
+
+BLOCK = """
+import json, os, sys
+import torch
+import aot_cache
+torch.set_num_threads(1)
+assert "torch._dynamo" not in sys.modules
+x, w = torch.ones(256, 256), torch.ones(256, 256, requires_grad=True)
+with aot_cache.offload("4MB", far="disk:" + os.environ["TMPDIR"]):
+    torch.compile(lambda x, w: torch.mm(torch.mm(x, w), w).sum())(x, w).backward()
+print(json.dumps({**aot_cache.stats(), "why": [str(event) for event in aot_cache.events()]}))
+"""
+
+
+def test_a_block_that_is_entered_before_torchs_compiler_is_imported_is_cached(fresh_process: FreshProcess) -> None:
+    cold, warm = fresh_process(BLOCK), fresh_process(BLOCK)
+    assert (cold["graph_miss"], cold["graph_bypass"]) == (1, 0), cold["why"]
+    assert (warm["graph_hit"], warm["graph_miss"]) == (1, 0), warm["why"]

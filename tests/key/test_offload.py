@@ -61,7 +61,13 @@ def test_policies_with_other_code_are_other_parts() -> None:
 
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(session, "SOLVER"), (session, "ELIGIBILITY_VERSION"), (session, "REWRITE_VERSION"), (session, "KNOBS")],
+    [
+        (session, "SOLVER"),
+        (session, "ELIGIBILITY_VERSION"),
+        (session, "REWRITE_VERSION"),
+        (session, "WORK_VERSION"),
+        (session, "KNOBS"),
+    ],
     ids=lambda value: str(getattr(value, "__name__", value)),
 )
 def test_versions_of_what_plans_are_part_of_it(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> None:

@@ -1,7 +1,7 @@
 """Moves tensors of a device that is written in Python to host memory and back, and prints JSON of what was seen.
 
 The device's data lives on the CPU, in a table by storage; its streams are labels. What can be seen is which bytes are
-copied which way, that they come back, and how much host memory is held. Run as a program: a device cannot be taken back.
+copied which way, that they come back, and how much host memory is held. Run as a program: a device stays for good.
 """
 
 from __future__ import annotations

@@ -124,3 +124,11 @@ def test_facts_tell_one_plan_from_another(plan: Path, tmp_path: Path) -> None:
 
 def test_facts_do_not_tell_where_the_far_tier_is(tmp_path: Path) -> None:
     assert of(far=f"disk:{tmp_path}").facts() == of(far="disk").facts() == of().facts()
+
+
+def test_comments_and_blank_lines_of_a_plan_make_no_other_key(plan: Path) -> None:
+    plain = of(budget=None, plan=plan)
+    plan.write_text("\n# by hand\n" + record().replace("\n", "\n\n") + "# the end\n")
+    assert of(budget=None, plan=plan).facts() == plain.facts()
+    plan.write_text(record(near=11))
+    assert of(budget=None, plan=plan).facts()["plan"] != plain.facts()["plan"]

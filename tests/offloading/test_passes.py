@@ -83,7 +83,8 @@ def run(function, inputs: tuple[Tensor, ...]) -> list[Tensor | None]:  # type: i
 
 
 def same(one: list[Tensor | None], two: list[Tensor | None]) -> bool:
-    return all(a is b is None or (a is not None and b is not None and torch.equal(a, b)) for a, b in zip(one, two, strict=True))  # fmt: skip
+    pairs = zip(one, two, strict=True)
+    return all(a is b is None or (a is not None and b is not None and torch.equal(a, b)) for a, b in pairs)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

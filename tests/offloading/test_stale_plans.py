@@ -209,6 +209,7 @@ CODE = [
     (session, "SOLVER", "slack-greedy-0"),
     (session, "ELIGIBILITY_VERSION", -1),
     (session, "REWRITE_VERSION", -1),
+    (session, "WORK_VERSION", -1),
     (session, "KNOBS", (0.75, 0.5)),
     (session, "KNOBS", ()),
     (options, "VERSION", -1),

@@ -21,14 +21,16 @@ ENVIRONMENT = {
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
-    """What train_disk.py prints, by mode; each mode once."""
+    """What train_disk.py measures: without a schedule, or by tier; each program once."""
     fresh = FreshProcess(tmp_path_factory.mktemp("train"))
     found: dict[str, dict[str, Any]] = {}
 
-    def train(mode: str) -> dict[str, Any]:
-        if mode not in found:
-            found[mode] = fresh(PROGRAM, mode, env=ENVIRONMENT, timeout=600)
-        return found[mode]
+    def train(name: str) -> dict[str, Any]:
+        if name == "none" and name not in found:
+            found["none"] = fresh(PROGRAM, "none", env=ENVIRONMENT, timeout=600)["disk"]
+        elif name not in found:
+            found.update(fresh(PROGRAM, "moved", env=ENVIRONMENT, timeout=600))
+        return found[name]
 
     return train
 

@@ -1,6 +1,6 @@
-"""Trains a stack under Inductor and prints JSON: `train_disk.py none|disk|kept`.
+"""Trains a stack under Inductor and prints JSON: `train_disk.py none|moved`.
 
-none: no schedule. disk: all activations move to a file. kept: the same graphs, with a tier that moves nothing.
+none: no schedule. moved: by tier; disk: all activations move to a file; kept: the same code, and nothing moves.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "hook")]
@@ -32,17 +34,11 @@ def memory(field: str) -> int:
     return 1024 * int(re.search(rf"{field}:\s+(\d+)", Path("/proc/self/status").read_text())[1])  # type: ignore[index]
 
 
-def main(mode: str) -> None:
-    torch.set_num_threads(1)
-    tier = KeepingTier() if mode == "kept" else DiskTier(Path(tempfile.gettempdir()), 1 << 30)
+def measured(compiled: Any, model: nn.Module, x: Tensor, tier: Any) -> dict[str, Any]:
+    """What a step takes and gives with that tier, and what moves."""
     transfer = Transfer(tier, INFLIGHT)
     operators.use("cpu", transfer)
-    scheduler = stack.Scheduler(stack.everything if mode != "none" else lambda p: stack.scheduled(p, ()), 64 * 1024)
-    model = stack.stack(2, 128)
-    x = torch.randn(16, 512, 128, requires_grad=True)
-    with scheduler.on():
-        compiled = torch.compile(model)
-        stack.step(compiled, model, x)
+    stack.step(compiled, model, x)
     assert transfer.live == 0  # and what the first step held is given back
     before = transfer.tier.written, transfer.tier.read
     base = memory("VmRSS")
@@ -52,19 +48,35 @@ def main(mode: str) -> None:
     output.sum().backward()
     peak = memory("VmHWM")
     values = stack.step(compiled, model, x)
-    saved = [s for problem in scheduler.problems for s in problem.storages if s.saved and s.kind == "act"]
-    found = {
+    return {
         "values": programs.digest(values),
-        "planned": scheduler.planned,
         "out": (transfer.tier.written - before[0]) // 2,
         "in": (transfer.tier.read - before[1]) // 2,
         "between": between - base,
         "peak": peak - base,
-        "saved": sum(s.bytes for s in saved),
-        "eligible": sum(s.bytes for s in saved if s.eligible),
         "live": transfer.live,
     }
-    print(json.dumps(found))
+
+
+def main(mode: str) -> None:
+    torch.set_num_threads(1)
+    operators.use("cpu", Transfer(KeepingTier(), INFLIGHT))
+    scheduler = stack.Scheduler(stack.everything if mode != "none" else lambda p: stack.scheduled(p, ()), 64 * 1024)
+    model = stack.stack(2, 128)
+    x = torch.randn(16, 512, 128, requires_grad=True)
+    with scheduler.on():
+        compiled = torch.compile(model)
+        stack.step(compiled, model, x)
+    found: dict[str, Any] = {"disk": measured(compiled, model, x, DiskTier(Path(tempfile.gettempdir()), 1 << 30))}
+    if mode == "moved":
+        found["kept"] = measured(compiled, model, x, KeepingTier())
+    saved = [s for problem in scheduler.problems for s in problem.storages if s.saved and s.kind == "act"]
+    planned = {
+        "planned": scheduler.planned,
+        "saved": sum(s.bytes for s in saved),
+        "eligible": sum(s.bytes for s in saved if s.eligible),
+    }
+    print(json.dumps({tier: {**values, **planned} for tier, values in found.items()}))
 
 
 if __name__ == "__main__":

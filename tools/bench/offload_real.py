@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 
 import torch
-from torch.fx import Node
 
 from aot_cache.errors import OffloadError
-from aot_cache.offloading import costs, fusing, groups, storages, work
+from aot_cache.offloading import costs, storages, work
+from aot_cache.offloading.options import KNOBS
 from aot_cache.offloading.place import least, unmoved
 from aot_cache.offloading.problem import Problem
 from aot_cache.offloading.schedule import Budget, Link, Schedule
@@ -21,8 +21,6 @@ from aot_cache.torch_compat import partition
 
 STACK = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "stack.py"
 TABLE, HEAD, LENGTH, ELEMENTS = "roofline-gpu-1", 64, 1024, 1 << 15
-# Torch cuts without any limit first; then these shares are kept at most.
-KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.45, 0.4, 0.3, 0.2)
 
 
 def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
@@ -30,16 +28,15 @@ def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
 
     The wider, the smaller is the batch, so that an activation has the same bytes.
 
-    The graphs are for the CPU, where attention is one operator as well; loops count as fused, for memory and seconds.
+    The graphs are for the CPU, where attention is one operator as well; loops count as fused as on a GPU.
     """
     found: list[tuple[float, Problem]] = []
     table = costs.table(TABLE)
 
     def see(joint: partition.Joint) -> partition.Halves:
         for knob in (None, *KNOBS):
-            pair = storages.Pair(*joint.cut(knob), fuses=True)
-            fused = _fused(pair)
-            problem = storages.analyse(pair, lambda node, f=fused: work.seconds(node, table, f)).problem
+            pair = storages.Pair(*joint.cut(knob), fuses=True, device="cuda")
+            problem = storages.analyse(pair, lambda node, fused: work.seconds(node, table, fused)).problem
             digests = {(other.forward_digest, other.backward_digest) for _, other in found}
             if (problem.forward_digest, problem.backward_digest) not in digests:
                 found.append((1.0 if knob is None else knob, problem))
@@ -58,15 +55,6 @@ def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
         except OffloadError:
             return found
     raise RuntimeError("torch cut no graph")
-
-
-def _fused(pair: storages.Pair) -> set[Node]:
-    """Nodes of both graphs whose results a compiler that fuses loops never puts into memory."""
-    found: set[Node] = set()
-    for half in (groups.half(pair.forward, "primals"), groups.half(pair.backward, "in")):
-        fusing.find_vanishing(half)
-        found |= {node for node, group in half.groups.items() if group.vanishes}
-    return found
 
 
 def by_path(path: Path) -> ModuleType:

@@ -8,10 +8,12 @@ import pathlib
 import re
 import struct
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 from .node import Named
+
+Encoded = TypeVar("Encoded", str, bytes)
 
 
 def sized(tag: str, *payloads: bytes) -> bytes:
@@ -32,6 +34,16 @@ def encode(value: object) -> bytes | None:
     return None if encoder is None else encoder(value)
 
 
+def in_order(values: Iterable[object], encoded: Iterable[Encoded]) -> list[Encoded]:
+    """What a set's items were encoded as, in an order that is equal in every process exactly if theirs is.
+
+    Code may loop over a set. Numbers lie in one order wherever a set is made in the same way, which counts; other items
+    lie as their hashes have it in one process.
+    """
+    chance = any(type(value) not in (bool, int, float, complex) for value in values)
+    return sorted(encoded) if chance else list(encoded)
+
+
 def _items(tag: str, values: Any, ordered: bool = True) -> bytes | None:
     chunks = []
     for value in values:
@@ -39,7 +51,7 @@ def _items(tag: str, values: Any, ordered: bool = True) -> bytes | None:
         if chunk is None:
             return None
         chunks.append(chunk)
-    return sized(tag, *(chunks if ordered else sorted(chunks)))
+    return sized(tag, *(chunks if ordered else in_order(values, chunks)))
 
 
 def _fixed(tag: str) -> Callable[[Any], bytes]:

@@ -1,7 +1,7 @@
 """From one object over all that it reaches to one digest.
 
 Nodes are numbered as they are found and described one after the other, so cycles end and the depth of the user's call
-graph does not matter. The items of sets have no order: each gets a digest of its own, and those are sorted.
+graph does not matter. Items of sets that have no order of their own each get a digest, and those are sorted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Union
 
 from ..parts import digest
-from .leaf import encode, sized, text
+from .leaf import encode, in_order, sized, text
 from .node import Edge, Node, Unidentified
 from .objects import describe
 
@@ -137,7 +137,7 @@ class Walk:
         for value in values:
             inner = Walk(self._values, self._visits, (*self._sets, id(values)))
             found.append(inner.identity(value, _Place(Edge("item", "", value), "a set", place)).digest.encode())
-        return sized("unordered", *sorted(found))
+        return sized("unordered", *in_order(values, found))
 
 
 def _given(known: bytes | tuple[bytes, object]) -> Node:
