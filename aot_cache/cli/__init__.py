@@ -29,7 +29,8 @@ _VERBS = {
     "warm": warm,
     "doctor": doctor,
 }
-_CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, a directory or file that cannot be used, problem found); 2 usage; 3 unexpected; 130 interrupted"
+_NO = "bad entry, unknown key, unusable directory, problem found"
+_CODES = f"exit codes: 0 yes; 1 no ({_NO}); 2 usage; 3 unexpected; 130 interrupted"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -165,7 +165,7 @@ def _place(settings: Settings) -> Iterator[Finding]:
 
 
 def _obstacle(there: Path) -> str:
-    """Why a directory cannot be made in `there`, which permissions alone do not tell; '' if it was made, and removed."""
+    """Why no directory can be made in `there`, which permissions alone do not tell; '' if one was made, and removed."""
     try:
         os.rmdir(tempfile.mkdtemp(prefix=".aot-cache-doctor-", dir=there))
     except OSError as error:

@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Process:
-    """What one process reported, oldest first; whether it hit. started: seconds since the epoch. program: its script."""
+    """What one process, of the script `program`, reported, oldest first; whether it hit. started: epoch seconds."""
 
     started: float
     pid: int

@@ -33,7 +33,7 @@ class History:
         self._warm: int | None = None
 
     def record(self, outcome: Outcome, name: str = "", parts: Iterable[KeyPart] = ()) -> None:
-        """Note `outcome`, of hits the first alone, with its name and its key's parts if they are known. Never raises."""
+        """Note `outcome`, of hits only the first, with its name and its key's parts if known. Never raises."""
         hit, pid = isinstance(outcome, Hit), os.getpid()
         if not self._on or hit and self._warm == pid:
             return
