@@ -160,7 +160,7 @@ def test_a_person_hears_nothing_of_frames_where_there_are_none(stored: Cache, ru
 @pytest.mark.parametrize(("what", "code"), [((HIT,), 0), ((MISS, GRAPH_HIT), 0), ((BYPASS,), 0), ((MISS, GRAPH_MISS), 1)])
 def test_graphs_decide_whether_too_much_was_missed(stored: Cache, run: Run, what: tuple[str, ...], code: int) -> None:
     result = run("warm", "--max-misses", "0", *step(*what))
-    assert result.code == code and ("1 graphs (and 1 frames) missed" in result.err) == bool(code)
+    assert result.code == code and ("1 graph (and 1 frame) missed" in result.err) == bool(code)
 
 
 # -- export, import, prune ---------------------------------------------------------------------------------------------
