@@ -10,6 +10,14 @@ class AotCacheError(Exception):
     """Base of everything this package raises."""
 
 
+def told(error: BaseException) -> str:
+    """The error as a sentence tells it: our own errors say in full what is wrong, others need their type."""
+    said = str(error)
+    if isinstance(error, AotCacheError):
+        return said
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 class SettingError(AotCacheError, ValueError):
     """A setting has a value that is not allowed; says which, what was given and what is allowed."""
 
@@ -24,6 +32,10 @@ class StoreError(AotCacheError):
 
 class UnsafeDirectory(StoreError):
     """Somebody else could write the cache directory, and so run code in this process."""
+
+
+class DamagedValue(StoreError):
+    """One stored value is not what the index says of it; the others are not concerned."""
 
 
 class EntryTooLarge(StoreError):

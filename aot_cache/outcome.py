@@ -60,7 +60,11 @@ class Hit:
     key: str
     seconds: float
     saved: float = 0.0
-    """Compile time, in seconds, that the entry's first compile took."""
+    """Compile time, in seconds, that the entry's first compile took; 0 if the hit was verified, and so saved none."""
+    entry: str = ""
+    """The name in the store of what was hit, as far as it is known."""
+    verified: bool = False
+    """Compared with a fresh compile (AOT_CACHE_VERIFY); a Failed says so where that could not be done."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class _WithReason:
     remedy: str = ""
 
     def __str__(self) -> str:
-        text = f"{type(self).__name__.lower()}: {self.reason.value}"
+        text = f"{type(self).__name__.lower()} of a {self.kind}: {self.reason.value}"
         if self.detail:
             text += f": {self.detail}"
         return f"{text} ({self.remedy})" if self.remedy else text

@@ -62,11 +62,12 @@ def test_no_two_reasons_read_the_same() -> None:
 
 @pytest.mark.parametrize("kind", WITH_REASON)
 def test_the_text_says_what_why_and_what_to_do(kind: type[Any]) -> None:
-    name = kind.__name__.lower()
+    name = f"{kind.__name__.lower()} of a graph"
     assert str(kind("graph", None, 0.0, Reason.LOAD)) == f"{name}: {Reason.LOAD.value}"
     assert str(kind("graph", None, 0.0, Reason.LOAD, "d")) == f"{name}: {Reason.LOAD.value}: d"
     assert str(kind("graph", None, 0.0, Reason.LOAD, "d", "r")) == f"{name}: {Reason.LOAD.value}: d (r)"
     assert str(kind("graph", None, 0.0, Reason.LOAD, remedy="r")) == f"{name}: {Reason.LOAD.value} (r)"
+    assert str(kind("frame", None, 0.0, Reason.LOAD)).startswith(f"{kind.__name__.lower()} of a frame: ")
 
 
 @pytest.mark.parametrize("kind", [Hit, *WITH_REASON])

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ..errors import EnvelopeError, ForeignEntry, StoreError
+from ..errors import EnvelopeError, ForeignEntry, StoreError, told
 from ..key.parts import CacheKey, digest
 from . import frame_view
 from .envelope import Envelope, Manifest
@@ -101,7 +101,7 @@ def kernels(name: str, made: Manifest) -> frozenset[str]:
                 raise ValueError(row["digest"])
             found.add(_KERNEL + row["digest"])
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise EnvelopeError(f"the kernels of {name} are not listed as ours are: {error!r}") from None
+        raise EnvelopeError(f"the kernels of {name} are not listed as ours are: {told(error)}") from None
     return frozenset(found)
 
 

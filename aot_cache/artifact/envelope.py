@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import EnvelopeError, ForeignEntry
+from ..errors import EnvelopeError, ForeignEntry, told
 from ..key.parts import KeyPart
 
 MAGIC = b"AOTCACHE"
@@ -93,7 +93,7 @@ class Envelope:
                 self._sections[name] = (start, length, digest)
                 start += length
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise EnvelopeError(f"the manifest is not one of ours: {error!r}") from None
+            raise EnvelopeError(f"the manifest is not one of ours: {told(error)}") from None
         if start != len(self._data):
             raise EnvelopeError(f"the entry has {len(self._data)} bytes instead of {start}")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..errors import EnvelopeError, NotSerializable
+from ..errors import EnvelopeError, NotSerializable, told
 from ..torch_compat import frames_guards, frames_install, frames_sources
 from . import frame_view
 
@@ -127,4 +127,4 @@ def load(sections: Mapping[str, Any]) -> Frame:
         result = frames_install.Plain(code, resumes, **body.pop("result"))
         return Frame(guards, result, **body)
     except (ValueError, KeyError, TypeError, EOFError, AttributeError) as error:
-        raise EnvelopeError(f"the stored frame cannot be rebuilt: {error!r}") from None
+        raise EnvelopeError(f"the stored frame cannot be rebuilt: {told(error)}") from None

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import EnvelopeError
+from ..errors import EnvelopeError, told
 from .envelope import Envelope, Manifest
 
 SECTION = "view"
@@ -50,7 +50,7 @@ def read(opened: Envelope) -> FrameView:
             code=tuple(map(str, body["code"])),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise EnvelopeError(f"the view of the frame is not one of ours: {error!r}") from None
+        raise EnvelopeError(f"the view of the frame is not one of ours: {told(error)}") from None
 
 
 def graphs(made: Manifest) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import AotCacheError, EnvelopeError, ForeignEntry, NotSerializable
+from ..errors import AotCacheError, EnvelopeError, ForeignEntry, NotSerializable, told
 from ..key import machine
 from ..key.parts import digest
 from ..torch_compat import kernels
@@ -152,7 +152,7 @@ def serve(table: Mapping[str, Any], fetch: Fetch, features: frozenset[str] | Non
         isa, needed = str(table["isa"]), frozenset(map(str, table["cpu"]))
         rows = [(str(r["fingerprint"]), str(r["digest"]), str(r["name"])) for r in table["libraries"]]
     except (KeyError, TypeError) as error:
-        raise EnvelopeError(f"the table of kernels is not one of ours: {error!r}") from None
+        raise EnvelopeError(f"the table of kernels is not one of ours: {told(error)}") from None
     lacking = sorted(needed - (features if features is not None else cpu_features() or frozenset()))
     loaders = {
         fingerprint: functools.partial(_function, digest, name.rpartition(".")[2], fetch, lacking)

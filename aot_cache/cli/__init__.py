@@ -9,6 +9,7 @@ import argparse
 import os
 import traceback
 from collections.abc import Sequence
+from importlib import metadata
 
 from ..errors import AotCacheError, SettingError
 from . import clear, doctor, explain, export, import_, inspect, prune, stats, verify, warm
@@ -28,7 +29,8 @@ _VERBS = {
     "warm": warm,
     "doctor": doctor,
 }
-_CODES = "exit codes: 0 yes; 1 no (bad entry, unknown key, problem found); 2 usage; 3 unexpected; 130 interrupted"
+_NO = "bad entry, unknown key, unusable directory, problem found"
+_CODES = f"exit codes: 0 yes; 1 no ({_NO}); 2 usage; 3 unexpected; 130 interrupted"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,9 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SettingError as error:
+    except AotCacheError as error:  # they say in full what is wrong, and what to do
+        if _debugging():
+            note(traceback.format_exc().rstrip())
         note(f"aot-cache: {printable(str(error))}")
-        return USAGE
+        return USAGE if isinstance(error, SettingError) else NO
     except Exception as error:
         return _unexpected(error)
 
@@ -58,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="aot-cache", description="Look at and look after the cache of torch.compile.", epilog=_CODES
     )
+    parser.add_argument("--version", action="version", version=f"aot-cache {_version()}")
     verbs = parser.add_subparsers(metavar="VERB", required=True)
     for name, module in _VERBS.items():
         verb = verbs.add_parser(name, help=module.HELP, description=module.__doc__, epilog=_CODES)
@@ -67,11 +72,19 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _version() -> str:
+    try:
+        return metadata.version("aot_cache")
+    except metadata.PackageNotFoundError:
+        return "(not installed for this Python)"
+
+
+def _debugging() -> bool:
+    return os.environ.get("AOT_CACHE_DEBUG") == "1"
+
+
 def _unexpected(error: Exception) -> int:
-    if os.environ.get("AOT_CACHE_DEBUG") == "1":
+    if _debugging():
         note(traceback.format_exc().rstrip())
-    # Our own errors say in full what is wrong, and what to do.
-    ours = isinstance(error, AotCacheError)
-    said = str(error) if ours else f"{type(error).__name__}: {error} (AOT_CACHE_DEBUG=1 shows where)"
-    note(f"aot-cache: {printable(said)}")
+    note(f"aot-cache: {printable(f'{type(error).__name__}: {error}')} (AOT_CACHE_DEBUG=1 shows where)")
     return UNEXPECTED

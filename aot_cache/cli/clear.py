@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
     report.deleted(*store.clear(dry_run=arguments.dry_run), arguments.dry_run)
     files, size = quarantine.clear(settings.directory, arguments.dry_run)
     if files:
-        report.note(f"in quarantine: {files} files ({report.human_size(size)})")
+        report.note(f"in quarantine: {report.number(files, 'file')} ({report.human_size(size)})")
     return 0
 
 

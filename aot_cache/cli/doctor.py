@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -27,7 +28,6 @@ TORCH = ((2, 11), (2, 16))
 # SQLite's locks, and so the index, cannot be trusted on these.
 _REMOTE = re.compile(r"nfs|cifs|smb|9p|lustre|ceph|gpfs|beegfs|afs|glusterfs|ncpfs|pvfs|orangefs|virtiofs|fuse(\..*)?$")
 _VARIABLES = {name: source[0] for name, source in _SOURCES.items()}
-_NOT_YET = "not there yet: the first compile makes it"
 _REFUSED = ("AOT_CACHE_VERIFY", "AOT_CACHE_REMOTE")
 
 
@@ -142,22 +142,35 @@ def _place(settings: Settings) -> Iterator[Finding]:
     while not os.path.exists(there):  # unlike Path.exists, also False where it may not look
         there = there.parent
     elsewhere = "set AOT_CACHE_DIR to a directory of yours on a local disk"
+    problem = "" if settings.mode == "readonly" else _obstacle(there)
+    makes = settings.mode != "readonly" and not problem
+    absent = "not there yet: the first compile makes it" if makes else "not there yet"
     try:
         check_directory(directory, readonly=there != directory or settings.mode == "readonly")
-        safe = Finding("ok", "directory", "safe: nobody else can write it" if there == directory else _NOT_YET)
+        safe = Finding("ok", "directory", "safe: nobody else can write it" if there == directory else absent)
     except AotCacheError as error:
         safe = Finding("fail", "directory", str(error), elsewhere)
     yield safe
     if settings.mode == "readonly":
         yield Finding("ok", "writable", "not needed: the mode is readonly")
-    elif os.access(there, os.W_OK | os.X_OK):
-        yield Finding("ok", "writable", "yes")
+    elif problem:
+        detail = f"{there} cannot be written: {problem}"
+        yield Finding("fail", "writable", detail, f"{elsewhere}, or AOT_CACHE_MODE=readonly")
     else:
-        yield Finding("fail", "writable", f"{there} cannot be written", f"{elsewhere}, or AOT_CACHE_MODE=readonly")
+        yield Finding("ok", "writable", "yes")
     yield _file_system(there, elsewhere)
     # What somebody else could have written is not opened.
     if safe.status == "ok":
         yield from _contents(settings, there)
+
+
+def _obstacle(there: Path) -> str:
+    """Why no directory can be made in `there`, which permissions alone do not tell; '' if one was made, and removed."""
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".aot-cache-doctor-", dir=there))
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _file_system(there: Path, elsewhere: str) -> Finding:

@@ -1,8 +1,8 @@
 """Say why something was compiled.
 
-Without KEY: what the last process that compiled something reported: each miss with the entry most like it, as the cache
-was then, and what differs; each bypass with the operator, its source line and the remedy; each failure. A process with
-nothing but hits leaves no report.
+Without KEY: what the last process reported: each miss with the entry most like it, as the cache was then, and what
+differs; each bypass with the operator, its source line and the remedy; each failure. If it was warm, which is said, the
+same of the last one before it that was not. A process in mode `readonly` leaves no report.
 With one KEY: the other entry most like it, what differs, and what processes reported of the key.
 With two: what differs from the first to the second.
 
@@ -19,7 +19,7 @@ from typing import Any
 
 from ..artifact.alike import LOOKED_AT, recent
 from ..artifact.envelope import Manifest
-from ..key.parts import Difference, KeyPart, diff, nearest
+from ..key.parts import Difference, KeyPart, code_of, diff, nearest
 from ..outcome import Reason
 from ..store.readonly import ReadonlyStore
 from . import report
@@ -52,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     reported = processes(settings.directory)
     if arguments.key is None:
         _print(_last(store, reported), arguments.json)
+        if settings.mode == "readonly":
+            report.note("a process in mode readonly leaves no report: run it in mode readwrite to have it explained")
         return 0
     found = [_find(store, reported, key) for key in (arguments.key, arguments.other) if key is not None]
     known = [one for one in found if one is not None]
@@ -65,20 +67,25 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _last(store: ReadonlyStore, reported: Sequence[Process]) -> dict[str, Any]:
-    last = reported[0] if reported else None
+    warm = reported[0] if reported and not reported[0].events else None
+    last = next((process for process in reported if process.events), None)
     events = Counter(_without_time(event) for event in last.events) if last else Counter()
     firsts = {_without_time(event): event for event in reversed(last.events)} if last else {}
     kinds = {_kind(event.key) for event in firsts.values() if event.parts}
     stored = {kind: list(recent(store, kind)) for kind in kinds}
-    about = last and {"started": last.started, "pid": last.pid, "program": last.program}
     return {
-        "process": about,
+        "warm": warm and _process(warm),
+        "process": last and _process(last),
         "events": [
             _explained(store, firsts[same], times, stored.get(_kind(firsts[same].key), ()))
             for same, times in events.items()
         ],
         "looked_at": max(map(len, stored.values()), default=0),
     }
+
+
+def _process(process: Process) -> dict[str, Any]:
+    return {"started": process.started, "pid": process.pid, "program": process.program}
 
 
 def _kind(key: str) -> str:
@@ -120,7 +127,7 @@ def _two(store: ReadonlyStore, old: Known, new: Known) -> dict[str, Any]:
 def _nearest(
     store: ReadonlyStore, of: Known | Event, stored: Sequence[Manifest], alike_only: bool = False
 ) -> dict[str, Any]:
-    """The entry most like `of`; with `alike_only`, none that has neither its graph nor its name."""
+    """The entry most like `of`; with `alike_only`, none that has neither its content nor its name."""
     near = nearest(of.name, of.parts, stored)
     same = _same(of, near) if near else None
     if near is None or alike_only and same is None:
@@ -141,6 +148,8 @@ def _same(of: Known | Event, near: Manifest) -> str | None:
         found = [{part.digest for part in parts if part.name == what} for parts in (of.parts, near.parts)]
         if found[0] & found[1]:
             return what
+    if (code := code_of(of.parts)) and code == code_of(near.parts):
+        return "code"
     return "name" if of.name == near.name else None
 
 
@@ -187,15 +196,21 @@ def _print(answer: dict[str, Any], as_json: bool) -> None:
 
 
 def _about(answer: dict[str, Any]) -> str:
-    process = answer["process"]
+    warm, process = answer["warm"], answer["process"]
+    if warm is None and process is None:
+        return "no process has reported anything yet"
     if process is None:
-        return "no process has reported anything but hits"
+        return f"the last run was warm: {_who(warm)} hit, and compiled nothing"
     counts: Counter[str] = Counter()
     for event in answer["events"]:
         counts[event["outcome"]] += event["times"]
-    totals = ", ".join(f"{outcome}: {count}" for outcome, count in sorted(counts.items()))
-    program = report.printable(process["program"] or "a program")
-    return f"{program} (process {process['pid']}, {report.show(process['started'], 'time', True)}): {totals}"
+    said = f"{_who(process)}: " + ", ".join(f"{outcome}: {count}" for outcome, count in sorted(counts.items()))
+    return f"the last run was warm: {_who(warm)} hit, and compiled nothing; before it, {said}" if warm else said
+
+
+def _who(process: dict[str, Any]) -> str:
+    started = report.show(process["started"], "time", True)
+    return f"{report.printable(process['program'] or 'a program')} (process {process['pid']}, {started})"
 
 
 def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
             return 1
         ended = report.human_age(time.time() - last.ended)
         report.note(f"exporting what `{report.printable(last.command)}` used, which ended {ended}")
-        wanted = lambda entry: entry.name.partition(".")[0] in last.keys
+        wanted = lambda entry: last.has(entry.name)
     names = _complete(store, wanted)
     if not names:
         report.note("aot-cache export: nothing to export, no file was written")

@@ -1,4 +1,4 @@
-"""What the hook noted of processes that did not only hit, as the hook's `history` writes it."""
+"""What the hook noted of processes, as the hook's `history` writes it."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ class Event:
 
 @dataclass(frozen=True)
 class Process:
-    """What one process reported, oldest first. started: seconds since the epoch. program: its script."""
+    """What one process, of the script `program`, reported, oldest first; whether it hit. started: epoch seconds."""
 
     started: float
     pid: int
     program: str
     events: tuple[Event, ...]
+    hit: bool
 
 
 def processes(directory: Path) -> list[Process]:
@@ -43,12 +44,14 @@ def processes(directory: Path) -> list[Process]:
     Raises:
         StoreError: the reports cannot be read.
     """
-    return [found for run in runs.runs(directory) if (found := _process(run)).events]
+    return [found for run in runs.runs(directory) if (found := _process(run)).events or found.hit]
 
 
 def _process(run: runs.Run) -> Process:
     program = next((str(line["program"]) for line in run.events if line.get("program")), "")
-    return Process(run.started, run.pid, program, tuple(_events(run)))
+    events = tuple(_events(run))
+    others = tuple(event for event in events if event.outcome != "hit")
+    return Process(run.started, run.pid, program, others, len(others) < len(events))
 
 
 def _events(run: runs.Run) -> Iterator[Event]:

@@ -24,6 +24,8 @@ from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, key_of, load, not_one
 HELP = "list the stored graphs and frames, or show one"
 
 _TEXT = "text."
+# Characters of one value of `extra`; a longer one is counted.
+_LONGEST = 200
 _COLUMNS: tuple[tuple[str, report.Kind], ...] = (
     ("key", "key"),
     ("variant", "key"),
@@ -187,6 +189,16 @@ def _print_one(one: dict[str, Any], first: bool) -> None:
         report.say(f"\n# {name}\n{report.printable(text.rstrip(), keep=chr(10) + chr(9))}")
 
 
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    if len(text) <= _LONGEST or not isinstance(value, (list, dict)):
+        return text
+    named = value.items() if isinstance(value, dict) else ()
+    counts = [f"{name}: {len(one)}" for name, one in named if isinstance(one, (list, dict))]
+    said = ", ".join(counts) or report.number(len(value), "value")
+    return f"{said} (--json has all)"
+
+
 def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
     """One flat list, so that every value has a name that can be searched for."""
     for title, kind in _COLUMNS:
@@ -202,7 +214,7 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
     if plan_text.SCHEDULE in extra:
         yield "plan", plan_text.summary(extra), "text"
     plain = (name for name in extra if name not in (plan_text.SCHEDULE, plan_text.PROBLEM))
-    yield from ((f"extra.{name}", json.dumps(extra[name]), "text") for name in plain)
+    yield from ((f"extra.{name}", _short(extra[name]), "text") for name in plain)
     for part in one.get("parts", ()):
         yield f"part.{part['name']}", part["digest"], "text"
         yield from ((f"part.{part['name']}.{name}", value, "text") for name, value in part["summary"].items())

@@ -14,16 +14,20 @@ _NAME = "r-last"
 
 @dataclass(frozen=True)
 class LastRun:
-    """command: for people. ended: seconds since the epoch. keys: names of graphs, without the variant."""
+    """command: for people. ended: seconds since the epoch. used: entries, by name or by key."""
 
     command: str
     ended: float
-    keys: frozenset[str]
+    used: frozenset[str]
+
+    def has(self, name: str) -> bool:
+        """Whether the entry called `name` was used."""
+        return name in self.used or name.partition(".")[0] in self.used
 
 
-def write(store: Store, command: str, ended: float, keys: Iterable[str]) -> None:
+def write(store: Store, command: str, ended: float, used: Iterable[str]) -> None:
     """Put this run in place of the one before. Raises StoreError."""
-    text = json.dumps({"command": command, "ended": ended, "keys": sorted(keys)})
+    text = json.dumps({"command": command, "ended": ended, "used": sorted(used)})
     store.put(_NAME, text.encode("utf-8", "backslashreplace"))
 
 
@@ -31,7 +35,7 @@ def read(store: Store) -> LastRun | None:
     """The last run; None if there is none, or what is there is not one. Raises StoreError."""
     try:
         found = json.loads(store.get(_NAME) or b"null")
-        run = LastRun(str(found["command"]), float(found["ended"]), frozenset(map(str, found["keys"])))
+        run = LastRun(str(found["command"]), float(found["ended"]), frozenset(map(str, found["used"])))
     except (ValueError, TypeError, KeyError):
         return None
     return run if math.isfinite(run.ended) else None

@@ -78,6 +78,11 @@ def counted(count: int, size: int) -> str:
     return f"{count} {'entry' if count == 1 else 'entries'} ({human_size(size)})"
 
 
+def number(count: int, noun: str) -> str:
+    """`1 graph`, `2 graphs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def on_terminal() -> bool:
     """Whether a person reads the data."""
     return is_terminal(sys.stdout)

@@ -43,6 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if arguments.json:
         report.as_json(totals)
+    elif report.on_terminal():
+        report.facts(_summary(totals))
+        report.say("")
+        report.table(_COLUMNS, list(_shares(totals)))
     else:
         report.facts(_rows(totals))
     return 0
@@ -82,3 +86,41 @@ def _rows(totals: dict[str, Any], prefix: str = "") -> Iterator[report.Fact]:
             yield from _rows(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value, _KINDS.get(name, "text")
+
+
+_COLUMNS: tuple[tuple[str, report.Kind], ...] = (
+    ("", "text"),
+    ("count", "count"),
+    ("size", "size"),
+    ("hits", "count"),
+    ("time saved", "seconds"),
+)
+
+
+def _summary(totals: dict[str, Any]) -> Iterator[report.Fact]:
+    size, limit = report.human_size(totals["bytes"]), report.human_size(totals["limit"])
+    yield "directory", totals["directory"], "text"
+    yield "in use", f"{size} of {limit}, {totals['entries']} {'entry' if totals['entries'] == 1 else 'entries'}", "text"
+    if totals["damaged"]:
+        yield "damaged", totals["damaged"], "count"
+    if len(totals["torch"]) == 1:
+        yield "torch", next(iter(totals["torch"])), "text"
+    if totals["oldest"] is not None:
+        yield "oldest", totals["oldest"], "time"
+        yield "newest", totals["newest"], "time"
+
+
+def _shares(totals: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Graphs, frames and kernels; kinds of graphs and versions of torch only where there are several."""
+    yield _share("graphs", totals["graphs"])
+    kinds = {name: total for name, total in totals["kind"].items() if name != "frame"}
+    if len(kinds) > 1:
+        yield from (_share(f"  {name}", total) for name, total in kinds.items())
+    yield _share("frames", totals["frames"])
+    yield _share("kernels", totals["kernels"])
+    if len(totals["torch"]) > 1:
+        yield from (_share(f"torch {name}", total) for name, total in totals["torch"].items())
+
+
+def _share(title: str, total: dict[str, Any]) -> tuple[Any, ...]:
+    return title, total["count"], total["bytes"], total.get("hits"), total.get("saved")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from ..artifact import archive, frame_view
 from ..errors import EnvelopeError
 from ..store.readonly import ReadonlyStore
-from .entries import FRAME, GRAPH, load
+from .entries import FRAME, GRAPH, Stored, load
 
 # What became of a graph; why a graph missed is for `explain` to say. A frame's miss names what changed.
 GRAPH_ENDS = {"bypass": "bypassed", "refused": "refused", "failed": "failed"}
@@ -34,7 +35,10 @@ class Share:
 
 @dataclass
 class Ends:
-    """How all graphs, or all frames, ended. prefix: of their names. hit.seconds is what the hits saved."""
+    """How all graphs, or all frames, ended. prefix: of their names. hit.seconds is what the hits saved.
+
+    hits, misses: their keys. entries: names of what was hit, where the report says them, else the keys.
+    """
 
     prefix: str
     names: Mapping[str, str]
@@ -43,6 +47,7 @@ class Ends:
     others: dict[str, Counter[tuple[str, ...]]] = field(default_factory=dict)
     hits: set[str] = field(default_factory=set)
     misses: set[str] = field(default_factory=set)
+    entries: set[str] = field(default_factory=set)
 
     def add(self, event: Mapping[str, Any]) -> None:
         what, key = str(event.get("outcome")), str(event.get("key"))
@@ -52,6 +57,8 @@ class Ends:
         if what in ("hit", "miss") and key.startswith(self.prefix):
             share, keys = (self.hit, self.hits) if what == "hit" else (self.compiled, self.misses)
             keys.add(key)
+            if what == "hit":
+                self.entries.add(str(event.get("entry") or key))
             share.count += 1
             share.seconds += _number(event.get("saved"))
 
@@ -77,7 +84,7 @@ class Ends:
 
 @dataclass
 class Tally:
-    """processes: how many had the cache. keys: what was hit or compiled, as names of entries without the variant.
+    """processes: how many had the cache. used: what was hit or compiled, as names of entries; as keys, where they miss.
 
     A frame that hits is a hit of each of its graphs, too.
     """
@@ -85,7 +92,7 @@ class Tally:
     processes: int = 0
     graphs: Ends = field(default_factory=lambda: Ends(GRAPH, GRAPH_ENDS))
     frames: Ends = field(default_factory=lambda: Ends(FRAME, FRAME_ENDS))
-    keys: set[str] = field(default_factory=set)
+    used: set[str] = field(default_factory=set)
 
     def to_json(self) -> dict[str, Any]:
         return {"processes": self.processes, **self.graphs.to_json(), "frames": self.frames.to_json()}
@@ -99,10 +106,11 @@ def tally(path: Path, store: ReadonlyStore, since: float) -> Tally:
         (found.frames if event.get("kind") == "frame" else found.graphs).add(event)
     found.processes = len(pids)
     for ends in (found.graphs, found.frames):
-        ends.hit.bytes, _ = _stored(store, ends.hits, 0.0)
-        ends.compiled.bytes, ends.compiled.seconds = _stored(store, ends.misses, since)
-        found.keys |= ends.hits | ends.misses
-    found.keys |= _graphs_of(store, found.frames.hits | found.frames.misses)
+        ends.hit.bytes, _, _ = _stored(store, ends.entries, 0.0)
+        ends.compiled.bytes, ends.compiled.seconds, made = _stored(store, ends.misses, since)
+        # What was compiled and not stored may have been stored by another process.
+        found.used |= ends.entries | made | {key for key in ends.misses if not any(_is_of(name, key) for name in made)}
+    found.used |= _graphs_of(store, {name for name in found.used if name.startswith(FRAME)})
     return found
 
 
@@ -117,36 +125,43 @@ def _events(path: Path) -> Iterator[Mapping[str, Any]]:
             yield event
 
 
-def _stored(store: ReadonlyStore, keys: Iterable[str], since: float) -> tuple[int, float]:
-    """Bytes that the entries of `keys` made after `since` take with their kernels; seconds that making them took."""
-    size, seconds, kernels = 0, 0.0, set()
-    for key in sorted(keys):
-        for entry in store.entries(f"{key}."):
-            loaded = load(store, entry)
-            if loaded is None or loaded[0].manifest is None or loaded[0].manifest.created < since:
-                continue
-            size += entry.size
-            seconds += sum(loaded[0].manifest.seconds.values())
-            try:
-                kernels |= archive.kernels(entry.name, loaded[0].manifest)
-            except EnvelopeError:
-                continue
+def _is_of(name: str, wanted: str) -> bool:
+    """Whether an entry called `name` is the one that is wanted, or one of the key that is."""
+    return wanted in (name, name.partition(".")[0])
+
+
+def _entries(store: ReadonlyStore, wanted: Iterable[str]) -> Iterator[Stored]:
+    """The entries of these names or keys that can be read."""
+    for one in sorted(wanted):
+        for entry in store.entries(one):
+            loaded = load(store, entry) if _is_of(entry.name, one) else None
+            if loaded and loaded[0].manifest:
+                yield loaded[0]
+
+
+def _stored(store: ReadonlyStore, wanted: Iterable[str], since: float) -> tuple[int, float, set[str]]:
+    """Of the entries of these names or keys made after `since`: bytes with kernels, seconds that making took, names."""
+    size, seconds, names, kernels = 0, 0.0, set(), set()
+    for one in _entries(store, wanted):
+        if one.manifest is None or one.manifest.created < since or one.entry.name in names:
+            continue
+        names.add(one.entry.name)
+        size += one.entry.size
+        seconds += sum(one.manifest.seconds.values())
+        with suppress(EnvelopeError):
+            kernels |= archive.kernels(one.entry.name, one.manifest)
     for kernel in sorted(kernels):
         size += sum(entry.size for entry in store.entries(kernel))
-    return size, seconds
+    return size, seconds, names
 
 
 def _graphs_of(store: ReadonlyStore, frames: Iterable[str]) -> set[str]:
-    """The graphs of these frames, as names without the variant."""
-    found = set()
-    for key in sorted(frames):
-        for entry in store.entries(f"{key}."):
-            loaded = load(store, entry)
-            if loaded and loaded[0].manifest:
-                try:
-                    found |= {name.partition(".")[0] for name in frame_view.graphs(loaded[0].manifest)}
-                except EnvelopeError:
-                    continue
+    """The names of these frames' graphs."""
+    found: set[str] = set()
+    for one in _entries(store, frames):
+        if one.manifest:
+            with suppress(EnvelopeError):
+                found |= set(frame_view.graphs(one.manifest))
     return found
 
 

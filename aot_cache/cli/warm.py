@@ -54,7 +54,9 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = time.monotonic() - started
     verdict = "" if arguments.max_misses is None else _verdict(found, arguments.max_misses)
     if arguments.json:
-        report.as_json({"command": arguments.command, "exit_code": code, "seconds": seconds, **found.to_json()})
+        warm = None if arguments.max_misses is None else not verdict
+        about = {"command": arguments.command, "exit_code": code, "seconds": seconds}
+        report.as_json({**about, "warm": warm, "cache_seen": bool(found.processes), **found.to_json()})
     else:
         _print(found, code, seconds)
     if not found.processes:
@@ -114,8 +116,8 @@ def _verdict(found: Tally, limit: int) -> str:
     # A refusal is a miss of everything: the directory could not be used.
     missed = found.graphs.compiled.count + found.graphs.count("refused")
     if missed > limit:
-        frames = f" (and {count} frames)" if (count := found.frames.compiled.count) else ""
-        return f"{missed} graphs{frames} missed the cache, --max-misses allows {limit}"
+        frames = f" (and {report.number(count, 'frame')})" if (count := found.frames.compiled.count) else ""
+        return f"{report.number(missed, 'graph')}{frames} missed the cache, --max-misses allows {limit}"
     return ""
 
 
@@ -126,7 +128,7 @@ def _record(settings: Settings, command: Sequence[str], found: Tally) -> None:
     with suppress(SettingError, StoreError):
         store = open_store(settings).store
         if not isinstance(store, ReadonlyStore):
-            last_run.write(store, shlex.join(command), time.time(), found.keys)
+            last_run.write(store, shlex.join(command), time.time(), found.used)
 
 
 def _print(found: Tally, code: int, seconds: float) -> None:

@@ -14,16 +14,18 @@ from typing import Any
 
 from ..artifact import codec, envelope, native
 from ..artifact import frame as artifact
-from ..errors import AotCacheError
+from ..errors import AotCacheError, EnvelopeError, StoreError, told
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
+from ..key.fingerprint_places import qualname_of
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
 from ..torch_compat import entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
 from .frames_drafts import Drafts
+from .graph_entries import why_unusable
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -58,11 +60,11 @@ class FrameCache:
                 raise CannotKey(Reason.FRAME_STATE, obstacle)
             key = frame_key(call)
         except CannotKey as error:
-            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(call.code.co_name, ()))
+            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(qualname_of(call.code), ()))
             return compile_it()
         except Exception as error:
             self._fail(None, started, error)
-            self._end(Bypass, None, started, Reason.INTERNAL, repr(error))
+            self._end(Bypass, None, started, Reason.INTERNAL, told(error))
             return compile_it()
         name = frames.PREFIX + key.digest
         try:
@@ -83,7 +85,7 @@ class FrameCache:
         reason: Reason,
         detail: str,
     ) -> Any:
-        started, of = time.perf_counter(), (call.code.co_name, key.parts)
+        started, of = time.perf_counter(), (qualname_of(call.code), key.parts)
         try:
             result, trace, added = self._traced(call, compile_it)
         except Exception as error:
@@ -99,7 +101,7 @@ class FrameCache:
             self._end(Bypass, name, started, error.reason, error.detail, error.remedy, of=(of[0], ()))
         except Exception as error:
             self._fail(name, started, error)
-            self._end(Bypass, name, started, Reason.INTERNAL, repr(error))
+            self._end(Bypass, name, started, Reason.INTERNAL, told(error))
         else:
             self._end(Miss, name, started, reason, detail, of=of)
             self._drafts.add(draft)
@@ -125,14 +127,14 @@ class FrameCache:
         try:
             kernels.install()
             for stored, opened in self._candidates(name, key):
-                found, change, hits = self._use(stored, opened, call)
+                found, reason, detail, hits = self._use(stored, opened, call)
                 if found is not None:
                     self._graphs.store.get(stored)  # marks it as used
                     took = time.perf_counter() - started - sum(hit.seconds for hit in hits)
-                    for hit in (*hits, Hit("frame", name, took, sum(opened.manifest.seconds.values()))):
+                    for hit in (*hits, Hit("frame", name, took, sum(opened.manifest.seconds.values()), stored)):
                         self._ledger.add(hit)
+                        self._graphs.history.record(hit)
                     return found, Reason.ABSENT, ""
-                reason, detail = Reason.CHANGED, change
         except Exception as error:
             self._fail(name, started, error)
         return None, reason, detail
@@ -149,8 +151,8 @@ class FrameCache:
                 self._discard(entry.name, error)
         return sorted(found, key=lambda pair: pair[1].manifest.created)
 
-    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, str, list[Hit]]:
-        """The result of one entry for the live frame; or None, and what is different. Last: the hits of its graphs.
+    def _use(self, stored: str, opened: envelope.Envelope, call: frames.Call) -> tuple[Any, Reason, str, list[Hit]]:
+        """The result of one entry for the live frame; or None, and why not. Last: the hits of its graphs.
 
         Raises:
             frames_record.Picked: the entry would be used, and is to be verified.
@@ -160,7 +162,7 @@ class FrameCache:
             frame = artifact.load({name: opened.section(name) for name in opened.names})
         except AotCacheError as error:
             self._discard(stored, error)
-            return None, str(error), []
+            return None, Reason.UNUSABLE, str(error), []
         hits: list[Hit] = []
         try:
             with frames_record.compare(frame, call) as live:
@@ -168,41 +170,51 @@ class FrameCache:
                 result = frames_record.install(frame, live, call, loaded)
                 if self._verifier and self._verifier.picks(stored):
                     raise frames_record.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
-                return result, "", hits
+                return result, Reason.ABSENT, "", hits
         except frames_record.Changed as change:
-            return None, str(change), []
+            return None, Reason.CHANGED, str(change), []
+        except frames_record.Unusable as error:
+            return None, Reason.UNUSABLE, str(error), []
         except Exception as error:  # whatever an entry does when it is brought to life
             self._fail(stored, started, error)
-            return None, repr(error), []
+            return None, Reason.UNUSABLE, told(error), []
 
     def _graph(self, name: str, call: frames.Call, hits: list[Hit]) -> Callable[..., Any]:
         """A stored graph, ready to run; adds its hit to `hits`."""
-        started, data = time.perf_counter(), self._graphs.store.get(name)
-        if data is None:
-            raise frames_record.Changed(f"its graph {name} is not in the store any more")
-        opened = envelope.Envelope(data)
-        entry = codec.load(opened.section("result"))
+        started = time.perf_counter()
+        try:
+            data = self._graphs.store.get(name)
+            if data is None:
+                raise frames_record.Unusable(f"its graph {name} is not in the store any more")
+            opened = envelope.Envelope(data)
+            section = opened.section("result")
+        except (StoreError, EnvelopeError) as error:  # the graph cache will meet it, and say so
+            raise frames_record.Unusable(f"its graph {name} cannot be read: {error}") from None
+        entry = codec.load(section)
         light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
             revived = frames_install.revive(entry, call.settings or {})
         saved = sum(opened.manifest.seconds.values())
-        hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved))
+        hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved, name))
         return revived
 
     # -- the edge ------------------------------------------------------------------------------------------------------
 
     def _discard(self, name: str, error: Exception) -> None:
-        self._fail(name, time.perf_counter(), error)
-        if self._graphs.writable:
+        reason = why_unusable(error)
+        self._graphs.warn(f"entry {name} is not used: {reason.value} ({told(error)})")
+        self._end(Failed, name, time.perf_counter(), reason, told(error))
+        if self._graphs.writable and reason is not Reason.DIRECTORY:
             try:
                 self._graphs.store.delete(name)
             except AotCacheError:
                 log.debug("cannot delete %s", name, exc_info=True)
 
     def _fail(self, name: str | None, started: float, error: Exception) -> None:
-        log.warning("aot_cache: the frame cache failed, the compile goes on: %r", error)
+        of_store = isinstance(error, StoreError)
+        self._graphs.warn(str(error) if of_store else f"the frame cache failed, the compile goes on: {told(error)}")
         log.debug("the frame cache failed", exc_info=True)
-        self._end(Failed, name, started, Reason.INTERNAL, repr(error))
+        self._end(Failed, name, started, Reason.DIRECTORY if of_store else Reason.INTERNAL, told(error))
 
     def _end(
         self, kind: type[Any], key: str | None, started: float, reason: Reason, *text: str, of: Named = ("", ())
@@ -210,4 +222,4 @@ class FrameCache:
         outcome: Outcome = kind("frame", key, time.perf_counter() - started, reason, *text)
         self._ledger.add(outcome)
         self._graphs.history.record(outcome, *of)
-        log.info("aot_cache: frame: %s", outcome)
+        log.info("aot_cache: %s", outcome)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
-from ..errors import AotCacheError, ForeignEntry, MissAsserted
+from ..errors import AotCacheError, ForeignEntry, MissAsserted, told
 from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_process, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
@@ -22,6 +22,10 @@ _MOST_CHANGES = 3
 
 class Changed(AotCacheError):
     """The live frame is not as the stored one was; says what is different."""
+
+
+class Unusable(AotCacheError):
+    """A stored frame needs something that cannot be read."""
 
 
 @dataclass
@@ -199,7 +203,7 @@ def _agree(changes: dict[tuple[str, str], str], source: Any, before: str, see: C
     try:
         now = see()
     except Exception as error:  # the value is gone, or has no fingerprint here
-        now = repr(error)
+        now = told(error)
     if now != before:
         changes.setdefault((before, now), fingerprint_text.change(frames_sources.describe(source), before, now))
         if len(changes) == _MOST_CHANGES:

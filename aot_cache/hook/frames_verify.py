@@ -47,7 +47,7 @@ class FrameVerifier:
         differences = compare(picked.frame, _fresh(call, result, trace, added))
         if differences:
             self._fail(picked, store, differences, started)
-        self._ledger.add(Hit("frame", key, time.perf_counter() - started))
+        self._ledger.add(Hit("frame", key, time.perf_counter() - started, entry=picked.name, verified=True))
         return result
 
     def _fail(self, picked: frames_record.Picked, store: Store | None, differences: Mapping[str, str], started: float) -> None:

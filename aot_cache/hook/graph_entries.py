@@ -9,11 +9,12 @@ from typing import Any
 
 from ..artifact import codec, native
 from ..artifact.envelope import MAGIC, Envelope, Manifest, pack as pack_envelope
-from ..errors import EnvelopeError, ForeignEntry, NotSerializable
+from ..errors import DamagedValue, EnvelopeError, ForeignEntry, NotSerializable, StoreError
 from ..key.build import identify, process_code
 from ..key.moments import changed
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
+from ..outcome import Reason
 from ..torch_compat import aot, entries, light, moments
 
 
@@ -135,6 +136,15 @@ def revive(
     entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
     forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))
     return aot.Loaded(function, bytes(content), forward, backward), list(serving.rebuilt.values())
+
+
+def why_unusable(error: Exception) -> Reason:
+    """What an error says of the entry that was to be read."""
+    if isinstance(error, StoreError) and not isinstance(error, DamagedValue):
+        return Reason.DIRECTORY
+    if isinstance(error, ForeignEntry):
+        return Reason.FOREIGN
+    return Reason.DAMAGED if isinstance(error, (EnvelopeError, DamagedValue)) else Reason.LOAD
 
 
 def is_ours(name: str, data: bytes) -> bool:

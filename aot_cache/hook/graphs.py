@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..artifact import alike, envelope, native
-from ..errors import EnvelopeError, ForeignEntry, MissAsserted, NotSerializable, OffloadError, StoreError, TransferError
+from ..errors import MissAsserted, NotSerializable, OffloadError, StoreError, TransferError, told
 from ..key.build import graph_key
 from ..key.encode import CannotKey
 from ..offloading import active
@@ -19,7 +19,7 @@ from ..store.opening import Opened
 from ..store.readonly import ReadonlyStore
 from ..torch_compat import aot, entries, kernels, moments, tensors
 from .flights import Flights
-from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive
+from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive, why_unusable
 from .history import History
 
 if TYPE_CHECKING:
@@ -54,11 +54,15 @@ class GraphCache:
     def store(self) -> Store:
         """The store, opened when the first graph arrives."""
         if self._opened is None:
-            opened = self._open_store()
+            try:
+                opened = self._open_store()
+            except StoreError as error:
+                self.warn(f"the cache is off: {error}")
+                raise
             self._opened = opened.store
             if opened.reason:
                 self.writable = False
-                self._warn(f"nothing will be stored: {opened.reason}")
+                self.warn(f"nothing will be stored: {opened.reason}")
                 self._end(Failed, None, time.perf_counter(), Reason.DIRECTORY, opened.reason)
         return self._opened
 
@@ -87,7 +91,6 @@ class GraphCache:
                 if request.peeking:  # it will be asked again, and then counts
                     return None
                 if isinstance(error, StoreError):
-                    self._warn(f"the cache is off: {error}")
                     return self._end(Refused, None, started, Reason.DIRECTORY, str(error))
                 return self._end(Bypass, None, started, error.reason, error.detail, error.remedy)
             request.notes["pending"] = Pending(
@@ -103,7 +106,7 @@ class GraphCache:
             request.notes["started"] = started
             return aot.PREFIX + key.digest
 
-        return self._fail_open(build, lambda error: self._end(Bypass, None, started, Reason.INTERNAL, repr(error)))
+        return self._fail_open(build, lambda error: self._end(Bypass, None, started, Reason.INTERNAL, told(error)))
 
     def load(self, key: str, request: aot.Request) -> aot.Loaded | None:
         started = request.notes["started"]
@@ -124,8 +127,11 @@ class GraphCache:
             if loaded is not None:
                 self._flights.land(key)
                 took = (loaded.forward_time_taken_ns + loaded.backward_time_taken_ns) / 1e9
-                saved = 0.0 if loaded.settle else took
-                self._ledger.add(Hit("graph", key, time.perf_counter() - started, saved))
+                verified, entry = loaded.settle is not None, request.notes.get("entry", "")
+                saved = 0.0 if verified else took
+                hit = Hit("graph", key, time.perf_counter() - started, saved, entry, verified)
+                self._ledger.add(hit)
+                self.history.record(hit)
                 return loaded
             pending: Pending = request.notes["pending"]
             pending.remember_code()
@@ -213,7 +219,7 @@ class GraphCache:
                 plan = session.check(opened.manifest.kind, opened.manifest.extra) if session else None
                 loaded, rebuilt = revive(opened, pending, request, self._fetch_library)
                 for why in rebuilt:
-                    self._warn(f"a kernel of {pending.name} was compiled again: {why}")
+                    self.warn(f"a kernel of {pending.name} was compiled again: {why}")
                 aot.add_to_portable_archive(stored.name, data)
                 self._carry_libraries(native.library_names(opened.manifest.extra["kernels"]))
                 request.notes["entry"] = stored.name
@@ -225,7 +231,7 @@ class GraphCache:
                     loaded.settle = self._verifier.settle(suspect, loaded.function, store)
                 return loaded, Reason.ABSENT
             except (OffloadError, TransferError) as error:
-                self._warn(f"entry {stored.name} is not used: {error}")
+                self.warn(f"entry {stored.name} is not used: {error}")
                 reason = Reason.SCHEDULE
             except Exception as error:  # whatever an entry does when it is brought to life
                 self._discarded.add(key)
@@ -235,14 +241,9 @@ class GraphCache:
 
     def _discard(self, name: str, error: Exception, started: float) -> None:
         """An entry that cannot be used is in the way of the one that will replace it."""
-        if isinstance(error, StoreError):
-            reason = Reason.DIRECTORY
-        elif isinstance(error, ForeignEntry):
-            reason = Reason.FOREIGN
-        else:
-            reason = Reason.DAMAGED if isinstance(error, EnvelopeError) else Reason.LOAD
-        self._warn(f"entry {name} is not used: {reason.value} ({error!r})")
-        self._end(Failed, name, started, reason, repr(error))
+        reason = why_unusable(error)
+        self.warn(f"entry {name} is not used: {reason.value} ({told(error)})")
+        self._end(Failed, name, started, reason, told(error))
         if self.writable and reason is not Reason.DIRECTORY:
             self._fail_open(lambda: self.store.delete(name), lambda _: False, name)
 
@@ -263,13 +264,13 @@ class GraphCache:
             self._end(Failed, key, started, Reason.NOT_SERIALIZABLE, str(error))
             return otherwise(error)
         except StoreError as error:
-            self._warn(str(error))
+            self.warn(str(error))
             self._end(Failed, key, started, Reason.WRITE, str(error))
             return otherwise(error)
         except Exception as error:
-            self._warn(f"the cache failed, the compile goes on: {error!r}")
+            self.warn(f"the cache failed, the compile goes on: {told(error)}")
             log.debug("aot_cache failed", exc_info=True)
-            self._end(Failed, key, started, Reason.INTERNAL, repr(error))
+            self._end(Failed, key, started, Reason.INTERNAL, told(error))
             return otherwise(error)
 
     def _end(
@@ -280,7 +281,8 @@ class GraphCache:
         self.history.record(outcome, *((of.name, of.key.parts) if of else ()))
         log.info("aot_cache: %s", outcome)
 
-    def _warn(self, text: str) -> None:
-        if text not in self._said:
+    def warn(self, text: str) -> None:
+        """Say it, unless that was said before, perhaps as part of something longer."""
+        if not any(text in said for said in self._said):
             self._said.add(text)
             log.warning("aot_cache: %s", text)

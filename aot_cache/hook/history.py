@@ -1,4 +1,7 @@
-"""What was not a hit, noted in the cache directory for `aot-cache explain`. It may never disturb a compile."""
+"""What was not a hit, and that there were hits, noted in the cache directory for `aot-cache explain`.
+
+It may never disturb a compile.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,22 @@ class History:
         self._directory = settings.directory
         self._on = settings.mode != "readonly"
         self._checked = False
+        self._warm: int | None = None
 
     def record(self, outcome: Outcome, name: str = "", parts: Iterable[KeyPart] = ()) -> None:
-        """Note `outcome`, unless it is a hit, with the name and the key's parts if they are known. Never raises."""
-        if isinstance(outcome, Hit) or not self._on:
+        """Note `outcome`, of hits only the first, with its name and its key's parts if known. Never raises."""
+        hit, pid = isinstance(outcome, Hit), os.getpid()
+        if not self._on or hit and self._warm == pid:
             return
+        if hit:
+            self._warm = pid
         try:
             if not self._checked:
                 check_directory(self._directory)
                 self._checked = True
             event = {"time": time.time(), **to_json(outcome), "name": name, "program": _program()}
             event["parts"] = [part.to_json() for part in parts]
-            runs.append(self._directory, _STARTED, os.getpid(), event)
+            runs.append(self._directory, _STARTED, pid, event, hit)
         except Exception as error:
             self._on = False
             log.debug("aot_cache: outcomes are not noted for `aot-cache explain`: %r", error)

@@ -32,7 +32,7 @@ def _described(outcome: Outcome) -> dict[str, Any]:
         "seconds": outcome.seconds,
     }
     if isinstance(outcome, Hit):
-        return {**described, "saved": outcome.saved}
+        return {**described, "saved": outcome.saved, "entry": outcome.entry}
     return {**described, "reason": outcome.reason.value, "detail": outcome.detail, "remedy": outcome.remedy}
 
 

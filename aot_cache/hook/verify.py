@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from ..artifact.envelope import Manifest
-from ..errors import StoreError, VerificationFailed
+from ..errors import StoreError, VerificationFailed, told
 from ..key.parts import digest
 from ..outcome import Failed, Reason
 from ..settings import Settings
@@ -95,7 +95,7 @@ class Verifier:
             try:
                 fresh, tuned = compile_afresh(), is_tuned()
             except Exception as error:
-                self._could_not(suspect, f"the fresh compile fails: {error!r}")
+                self._could_not(suspect, f"the fresh compile fails: {told(error)}")
                 return cached
             return _Undecided(cached, fresh, functools.partial(self._judge, suspect, store, tuned))
 
@@ -109,7 +109,7 @@ class Verifier:
         try:
             differences = compare(Trial(inputs), fresh, cached, tuned)
         except Exception as error:
-            self._could_not(suspect, str(error) if isinstance(error, NotComparable) else repr(error))
+            self._could_not(suspect, str(error) if isinstance(error, NotComparable) else told(error))
             return
         if differences:
             self._fail(suspect, store, differences, started)
@@ -195,7 +195,7 @@ def compare(trial: Trial, fresh: Function, cached: Function, tuned: bool) -> dic
     try:
         found = trial.run(cached)
     except Exception as error:
-        return {"the cached function": f"raises {error!r}, the fresh one does not"}
+        return {"the cached function": f"raises {told(error)}, the fresh one does not"}
     differing = _differing(expected, found)
     for _ in range(MORE_RUNS if differing and exact else 0):
         exact = exact and _agrees_with_itself(expected, trial.run(fresh))

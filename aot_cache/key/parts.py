@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -40,7 +41,13 @@ class KeyPart:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KeyPart:
-        return cls(str(data["name"]), str(data["digest"]), {str(k): str(v) for k, v in data["summary"].items()})
+        summary = {str(name): str(value) for name, value in data["summary"].items()}
+        return cls(str(data["name"]), str(data["digest"]), {name: summary[name] for name in sorted(summary, key=_natural)})
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts numbers in a text as numbers: JSON keeps no order."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", text)]
 
 
 @dataclass(frozen=True)
@@ -119,16 +126,25 @@ E = TypeVar("E", bound=Keyed)
 def nearest(name: str, parts: Iterable[KeyPart], others: Iterable[E]) -> E | None:
     """The entry of another key that is most like `parts`; None if there are none.
 
-    The same graph, or frame, counts most, then the same name, then the number of equal parts, then the later one.
+    The same graph, or frame, counts most, then a frame's code, then the same name, then the number of equal parts, then
+    how few values differ in the others, then the later one.
     """
-    mine = {p.name: p.digest for p in parts}
-    best: tuple[tuple[bool, bool, int, float], E] | None = None
+    parts = tuple(parts)
+    mine, code = {p.name: p.digest for p in parts}, code_of(parts)
+    best: tuple[tuple[bool, bool, bool, int, int, float], E] | None = None
     for other in others:
         theirs = {p.name: p.digest for p in other.parts}
         if theirs == mine:
             continue
         equal = {part for part, digest in theirs.items() if mine.get(part) == digest}
-        likeness = (bool(equal & _CONTENT), other.name == name, len(equal), other.created)
+        same_code = code is not None and code_of(other.parts) == code
+        differing = len(diff(other.parts, parts))
+        likeness = (bool(equal & _CONTENT), same_code, other.name == name, len(equal), -differing, other.created)
         if best is None or likeness > best[0]:
             best = likeness, other
     return best and best[1]
+
+
+def code_of(parts: Iterable[KeyPart]) -> str | None:
+    """The digest of a frame's code; None of a graph's parts."""
+    return next((part.summary.get("code") for part in parts if part.name == "frame"), None)

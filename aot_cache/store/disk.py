@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import StoreError
+from ..errors import StoreError, told
 from . import values
 from .base import Entry, check_entry, check_name, excess, store_errors
 from .connection import TIMEOUT
@@ -179,7 +179,7 @@ class DiskStore:
                 why = f"the index was locked for {TIMEOUT:.0f} s, or cannot be written"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from None
             except (KeyError, ValueError, TypeError, AssertionError) as error:
-                why = f"its index is damaged ({error!r}); remove the directory"
+                why = f"its index is damaged ({told(error)}); remove the directory"
                 raise StoreError(f"cannot write {name} to {self.directory}: {why}") from error
 
     def _opened(self) -> diskcache.Cache:

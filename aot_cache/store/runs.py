@@ -1,6 +1,7 @@
 """What the last processes reported, beside their entries: a file of JSON lines each, the newest few of them.
 
-runs/20260131T095959.123456Z-4711.jsonl    when the process started, and its id
+runs/20260131T095959.123456Z-4711.jsonl       when the process started, and its id
+runs/20260131T095959.123456Z-4711.hits.jsonl  that it hit: apart, so that warm processes push out no other's report
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ KEPT = 20
 # Beyond this many bytes a process has said enough.
 FILE_LIMIT = 2 * 2**20
 _FOLDER = "runs"
-_FILENAME = re.compile(r"(\d{8}T\d{6}\.\d{6})Z-(\d+)\.jsonl")
+_FILENAME = re.compile(r"(\d{8}T\d{6}\.\d{6})Z-(\d+)(\.hits)?\.jsonl")
 _TIME = "%Y%m%dT%H%M%S.%f"
 
 
@@ -35,12 +36,12 @@ class Run:
     events: tuple[Mapping[str, Any], ...]
 
 
-def append(directory: Path, started: float, pid: int, event: Mapping[str, Any]) -> None:
-    """Add one event to the file of a process; the first one also removes the files of old runs. Raises StoreError."""
+def append(directory: Path, started: float, pid: int, event: Mapping[str, Any], hit: bool = False) -> None:
+    """Add one event to the file of a process, or of its hits; a new file removes those of old runs. Raises StoreError."""
     line = json.dumps(event, separators=(",", ":")).encode() + b"\n"
     folder = directory / _FOLDER
     time = datetime.fromtimestamp(started, timezone.utc).strftime(_TIME)
-    path = folder / f"{time}Z-{pid}.jsonl"
+    path = folder / f"{time}Z-{pid}{'.hits' if hit else ''}.jsonl"
     with store_errors("write", path):
         make_private(folder)
         descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -52,14 +53,19 @@ def append(directory: Path, started: float, pid: int, event: Mapping[str, Any]) 
         finally:
             os.close(descriptor)
         if size == 0:
-            _remove_old(folder)
+            _remove_old(folder, hit)
 
 
 def runs(directory: Path) -> list[Run]:
     """What is there, newest first; a line that was cut short is left out. Raises StoreError."""
     folder = directory / _FOLDER
     with store_errors("read", folder):
-        return [found for name in _names(folder) if (found := _read(folder, name))]
+        found = [read for name in _names(folder) if (read := _read(folder, name))]
+    merged: dict[tuple[float, int], Run] = {}
+    for run in found:
+        same = merged.get((run.started, run.pid))
+        merged[run.started, run.pid] = Run(run.started, run.pid, same.events + run.events) if same else run
+    return list(merged.values())
 
 
 def _names(folder: Path) -> list[str]:
@@ -71,14 +77,18 @@ def _names(folder: Path) -> list[str]:
     return sorted(filter(_FILENAME.fullmatch, names), reverse=True)
 
 
-def _remove_old(folder: Path) -> None:
-    for name in _names(folder)[KEPT:]:
+def _remove_old(folder: Path, hit: bool) -> None:
+    for name in [name for name in _names(folder) if _of_hits(name) is hit][KEPT:]:
         with suppress(FileNotFoundError):
             os.unlink(folder / name)
 
 
+def _of_hits(name: str) -> bool:
+    return _FILENAME.fullmatch(name)[3] is not None  # type: ignore[index]
+
+
 def _read(folder: Path, name: str) -> Run | None:
-    time, pid = _FILENAME.fullmatch(name).groups()  # type: ignore[union-attr]
+    time, pid, _ = _FILENAME.fullmatch(name).groups()  # type: ignore[union-attr]
     try:
         lines = (folder / name).read_bytes().splitlines()
         started = datetime.strptime(time, _TIME).replace(tzinfo=timezone.utc).timestamp()

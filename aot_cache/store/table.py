@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import StoreError
+from ..errors import DamagedValue
 from . import values
 from .base import Entry, is_name
 from .connection import TIMEOUT, Connection
@@ -74,13 +74,13 @@ class Table:
         return [Row(*columns[:-1]) for columns in self.select(ONE, name)]
 
     def load(self, name: str) -> bytes | None:
-        """The value of `name`, None if there is none; StoreError if it is damaged, before anything is made of it."""
+        """The value of `name`, None if there is none; DamagedValue if it is damaged, before anything is made of it."""
         previous = None
         while found := self.select(ONE, name):
             *columns, value = found[0]
             row = Row(*columns)
             if problem := fault(row):
-                raise StoreError(f"{name} in {self.directory} is damaged: {problem}")
+                raise DamagedValue(f"{name} in {self.directory} is damaged: {problem}")
             if row.mode == INLINE:
                 return value
             data = values.read(self.directory, row.filename, row.size)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import StoreError
+from ..errors import DamagedValue
 from .locks import make_private, try_lock
 
 _FOLDER = "values"
@@ -62,7 +62,7 @@ def _fill(descriptor: int, temporary: Path, path: Path, data: bytes) -> None:
 
 
 def read(directory: Path, filename: str, size: int) -> bytes | None:
-    """The file's bytes; None if there is no such file. Raises StoreError if it has not `size` bytes, OSError."""
+    """The file's bytes; None if there is no such file. Raises DamagedValue if it has not `size` bytes, OSError."""
     try:
         # Without waiting for a writer, should it be a pipe.
         descriptor = os.open(directory / filename, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -72,7 +72,7 @@ def read(directory: Path, filename: str, size: int) -> bytes | None:
     except FileNotFoundError:
         return None
     if len(data) != size:
-        raise StoreError(f"{directory / filename} is damaged: it has {found} bytes instead of {size}")
+        raise DamagedValue(f"{directory / filename} is damaged: it has {found} bytes instead of {size}")
     return data
 
 

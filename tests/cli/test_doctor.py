@@ -132,6 +132,18 @@ def test_a_directory_that_is_not_there_is_well_and_stays_away(empty: Cache, run:
     assert not empty.directory.exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a file system that takes no directories")
+def test_a_directory_that_cannot_be_made_is_a_fail_whatever_its_permissions(run: Run) -> None:
+    result = run("doctor", "--dir", "/proc/x")
+    assert (result.code, _status(result, "writable")) == (1, "fail")
+    assert "set AOT_CACHE_DIR" in _rows(result, "writable")[0][3]
+
+
+def test_what_is_tried_leaves_nothing(cache: Cache, run: Run) -> None:
+    assert _status(run("doctor"), "writable") == "ok"
+    assert [path for path in cache.directory.iterdir() if "doctor" in path.name] == []
+
+
 def test_a_directory_that_others_can_write_is_a_fail_and_its_index_is_not_opened(cache: Cache, run: Run) -> None:
     cache.directory.chmod(0o777)
     result = run("doctor")

@@ -2,57 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from aot_cache.artifact import alike
-from aot_cache.artifact.envelope import Manifest, pack
 from aot_cache.cli.graph_text import difference
-from aot_cache.key.parts import DEFAULT, CacheKey, KeyPart, digest
-from aot_cache.outcome import Bypass, Failed, Miss, Outcome, Reason, to_json
+from aot_cache.key.parts import KeyPart
+from aot_cache.outcome import Bypass, Failed, Reason
 from aot_cache.store import runs
 
 from .conftest import Run
+from .reports import START, miss, parts, put, report, values
 from .sample import Cache, damaged
-
-START = 1_700_000_000.0
-Parts = tuple[KeyPart, ...]
-
-
-def parts(graph: str = "g", inputs: str = "float32[4]", tuned: bool = False) -> Parts:
-    settings = {"inductor.max_autotune": "True", f"inductor.max_autotune{DEFAULT}": "False"} if tuned else {}
-    return (
-        KeyPart.of("graph", graph.encode(), {"nodes": "3"}),
-        KeyPart.of("inputs", inputs.encode(), {"0": inputs}),
-        KeyPart.of("config", repr(settings).encode(), settings),
-    )
-
-
-def put(cache: Cache, of: Parts, at: float = 0.0, name: str = "f", guards: str | None = None, text: str = "") -> str:
-    """Store an entry made `at` seconds after START; returns its key."""
-    key = CacheKey(of).digest
-    manifest = Manifest(
-        key=key, parts=of, name=name, kind="training", guards=guards, created=START + at, seconds={}, facts={}, extra={}
-    )
-    cache.put((f"g-{key}.{digest((guards or '').encode())[:16]}", pack(manifest, {"text.joint": text.encode()})))
-    return key
-
-
-def report(cache: Cache, outcome: Outcome, at: float, of: Parts = (), pid: int = 7, name: str = "f") -> None:
-    cache.directory.mkdir(mode=0o700, exist_ok=True)
-    event = {"time": START + at, **to_json(outcome), "name": name, "program": "train.py"}
-    runs.append(cache.directory, START + pid, pid, event | {"parts": [part.to_json() for part in of]})
-
-
-def miss(cache: Cache, of: Parts, at: float, reason: Reason = Reason.ABSENT, **more: Any) -> str:
-    key = CacheKey(of).digest
-    report(cache, Miss("graph", f"g-{key}", 0.1, reason), at, of, **more)
-    return key
-
-
-def values(out: str, title: str) -> list[str]:
-    return [line.partition("\t")[2] for line in out.splitlines() if line.partition("\t")[0] == title]
 
 
 def test_a_miss_names_the_nearest_entry_and_each_value_that_differs(empty: Cache, run: Run) -> None:
@@ -131,8 +91,8 @@ def test_only_the_last_process_is_explained(empty: Cache, run: Run) -> None:
 
 def test_without_a_report_there_is_nothing_to_explain(empty: Cache, run: Run) -> None:
     result = run("explain")
-    assert (result.code, result.out) == (0, "") and "no process" in result.err and not empty.directory.exists()
-    assert run("explain", "--json").json == {"process": None, "events": [], "looked_at": 0}
+    assert (result.code, result.out) == (0, "") and "no process has reported anything yet" in result.err and not empty.directory.exists()
+    assert run("explain", "--json").json == {"warm": None, "process": None, "events": [], "looked_at": 0}
 
 
 def test_a_report_of_another_version_is_left_out(empty: Cache, run: Run) -> None:

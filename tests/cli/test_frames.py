@@ -160,7 +160,7 @@ def test_a_person_hears_nothing_of_frames_where_there_are_none(stored: Cache, ru
 @pytest.mark.parametrize(("what", "code"), [((HIT,), 0), ((MISS, GRAPH_HIT), 0), ((BYPASS,), 0), ((MISS, GRAPH_MISS), 1)])
 def test_graphs_decide_whether_too_much_was_missed(stored: Cache, run: Run, what: tuple[str, ...], code: int) -> None:
     result = run("warm", "--max-misses", "0", *step(*what))
-    assert result.code == code and ("1 graphs (and 1 frames) missed" in result.err) == bool(code)
+    assert result.code == code and ("1 graph (and 1 frame) missed" in result.err) == bool(code)
 
 
 # -- export, import, prune ---------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_the_last_run_takes_the_graphs_of_frames_that_hit(stored: Cache, run: Ru
     stored.put(sample_graphs.graph("unused"))
     run("warm", *step(HIT))
     last = last_run.read(stored.store())
-    assert last is not None and last.keys == {KEY, f"g-{GRAPH_KEY}"}
+    assert last is not None and last.used == {KEY, GRAPH[0]}
     result = run("export", "--last-run", str(tmp_path / "archive"))
     assert names(tmp_path / "archive") == {GRAPH[0], KERNEL[0], FRAME[0]}
     assert (result.facts["graphs"], result.facts["frames"], result.facts["kernels"]) == ("1", "1", "1")

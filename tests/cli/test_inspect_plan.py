@@ -133,6 +133,16 @@ def test_an_entry_shows_a_line_on_its_plan_and_not_the_plan_itself(empty: Cache,
     assert facts["extra.kernels"] == "{}"
 
 
+def test_a_long_list_is_counted_and_complete_as_json(empty: Cache, run: Run) -> None:
+    libraries = [{"digest": f"{number:032x}", "bytes": 1} for number in range(20)]
+    empty.put(with_extra({"kernels": {"libraries": libraries, "cpu": "avx2"}, "externs": ["a" * 30] * 10}))
+    facts = run("inspect", KEYS[0]).facts
+    assert facts["extra.kernels"] == "libraries: 20 (--json has all)"
+    assert facts["extra.externs"] == "10 values (--json has all)"
+    (one,) = run("inspect", KEYS[0], "--json").json["graphs"]
+    assert one["extra"]["kernels"]["libraries"] == libraries
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("--schedule",), ("--svg", "x"), (KEYS[0], "--svg", "x"), (KEYS[0], "--schedule", "--graph")],

@@ -108,8 +108,20 @@ def test_interrupted_is_130_and_quiet(cache: Cache, run: Run, monkeypatch: pytes
 
 def test_an_unsafe_directory_is_refused_in_one_line(cache: Cache, run: Run) -> None:
     cache.directory.chmod(0o777)
-    result = run("inspect")
-    assert result.code == 3 and result.out == "" and str(cache.directory) in result.err
+    for verb in ("inspect", "stats"):
+        result = run(verb)
+        assert (result.code, result.out) == (1, "") and f"chmod 700 {cache.directory}" in result.err
+
+
+def test_a_file_that_cannot_be_written_is_a_no_with_its_reason(cache: Cache, run: Run) -> None:
+    result = run("export", "/nonexistent/x")
+    assert (result.code, result.out) == (1, "") and "/nonexistent/x" in result.err and "No such file" in result.err
+
+
+def test_the_version_is_that_of_what_is_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli.metadata, "version", {"aot_cache": "7.8"}.__getitem__)
+    result = run("--version")
+    assert (result.code, result.out) == (0, "aot-cache 7.8\n")
 
 
 @pytest.mark.parametrize("verb", [

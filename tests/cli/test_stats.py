@@ -27,8 +27,21 @@ def test_the_rows_are_the_same_totals_flat(cache: Cache, run: Run) -> None:
     assert facts["newest"] == "2023-11-14T22:13:20Z"
 
 
-def test_a_person_reads_human_sizes(cache: Cache, run: Run, terminal: None) -> None:
-    assert "10.0 GB" in run("stats").out
+def test_a_person_reads_a_table_with_every_total_once(cache: Cache, run: Run, terminal: None) -> None:
+    lines = [line.split() for line in run("stats").out.splitlines()]
+    assert "10.0 GB, 4 entries" in run("stats").out
+    assert ["count", "size", "hits", "time", "saved"] in lines
+    rows = {line[0]: line[1] for line in lines if line and line[0] != "torch"}
+    assert {name: rows[name] for name in ("graphs", "training", "inference", "frames", "kernels")} == {
+        "graphs": "3", "training": "2", "inference": "1", "frames": "0", "kernels": "1",
+    }  # fmt: skip
+    assert [line[1:3] for line in lines if line[:1] == ["torch"]] == [["2.12.0+cpu", "1"], ["2.13.0+cpu", "2"]]
+
+
+def test_one_kind_and_one_torch_are_not_said_again(empty: Cache, run: Run, terminal: None) -> None:
+    empty.put(entry(KEYS[0]))
+    out = run("stats").out
+    assert "training" not in out and out.count("2.13.0+cpu") == 1 and "1 entry" in out
 
 
 def test_a_damaged_entry_is_counted_as_such_and_in_no_kind(cache: Cache, run: Run) -> None:

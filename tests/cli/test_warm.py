@@ -116,12 +116,20 @@ def test_more_misses_than_allowed_are_a_no(stored: Cache, run: Run, limit: int, 
     result = run("warm", "--max-misses", str(limit), *step(what))
     assert result.code == code
     assert ("--max-misses allows" in result.err) == (code == 1 or "exit(3)" in what)
+    assert ("1 graph missed" in result.err) == (limit == 0 and result.code != 0)
 
 
 def test_a_command_without_the_cache_is_told_so_and_has_no_number_of_misses(stored: Cache, run: Run) -> None:
     result = run("warm", "--", "true")
     assert result.code == 0 and "doctor" in result.err
-    assert run("warm", "--max-misses", "9", "--", "true").code == 1
+    found = reported(run, "--max-misses", "9", "--", "true", code=1)
+    assert (found["warm"], found["cache_seen"]) == (False, False)
+
+
+@pytest.mark.parametrize(("limit", "warm"), [([], None), (["--max-misses", "0"], False), (["--max-misses", "1"], True)])
+def test_the_json_has_the_verdict(stored: Cache, run: Run, limit: list[str], warm: bool | None) -> None:
+    found = reported(run, *limit, *step(MISS), code=int(warm is False))
+    assert (found["warm"], found["cache_seen"], found["exit_code"]) == (warm, True, 0)
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "1.5"])
@@ -192,8 +200,18 @@ def test_the_run_is_remembered_and_what_it_used_can_be_exported(stored: Cache, r
     before = time.time()
     run("warm", *step(HIT, MISS))
     last = last_run.read(stored.store())
-    assert last is not None and last.ended >= before and sys.executable in last.command and len(last.keys) == 2
-    assert OLD[0].partition(".")[0] in last.keys
+    assert last is not None and last.ended >= before and sys.executable in last.command and len(last.used) == 2
+    assert OLD[0].partition(".")[0] in last.used
+    assert run("export", "--last-run", str(tmp_path / "archive")).facts["graphs"] == "2"
+
+
+def test_only_the_used_variant_of_a_key_is_exported(stored: Cache, run: Run, tmp_path: Path) -> None:
+    others = [sample_graphs.graph(name, guards="s0 > 4") for name in ("old", "new")]
+    stored.put(*others)
+    hit = HIT.replace("5.0", f"5.0, {OLD[0]!r}")
+    assert reported(run, *step(hit, MISS))["hit"]["bytes"] == len(OLD[1]) + len(KERNEL[1])
+    last = last_run.read(stored.store())
+    assert last is not None and OLD[0] in last.used and not {name for name, _ in others} & last.used
     assert run("export", "--last-run", str(tmp_path / "archive")).facts["graphs"] == "2"
 
 
@@ -212,7 +230,7 @@ def test_where_nothing_may_be_written_nothing_is(stored: Cache, run: Run, monkey
 
 def test_an_unsafe_directory_is_refused_before_the_command_runs(stored: Cache, run: Run, tmp_path: Path) -> None:
     stored.directory.chmod(0o777)
-    assert run("warm", "--", "touch", str(tmp_path / "ran")).code == 3
+    assert run("warm", "--", "touch", str(tmp_path / "ran")).code == 1
     assert not (tmp_path / "ran").exists()
 
 

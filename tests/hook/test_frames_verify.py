@@ -48,7 +48,8 @@ try:
 except Exception as error:
     raised = f"{type(error).__name__}: {error}"
 why = [[type(e).__name__, e.kind, getattr(e, "detail", "")] for e in aot_cache.events()]
-print(json.dumps({**aot_cache.stats(), "raised": raised, "why": why,
+hits = [e.verified for e in aot_cache.events() if type(e).__name__ == "Hit"]
+print(json.dumps({**aot_cache.stats(), "raised": raised, "why": why, "verified": hits,
                   "traced": len(torch._dynamo.utils.compilation_time_metrics.get("bytecode_tracing", ()))}))
 """
 
@@ -76,6 +77,7 @@ def test_a_right_frame_is_a_hit_that_was_traced(warm: FreshProcess) -> None:
     assert (plain["frame_hit"] > 0, plain["traced"]) == (True, 0)
     assert (verified["frame_hit"], verified["frame_miss"], verified["error"]) == (plain["frame_hit"], 0, 0)
     assert verified["traced"] >= verified["frame_hit"] and verified["graph_hit"] > 0 and not verified["raised"]
+    assert not any(plain["verified"]) and all(verified["verified"])
     assert {entry.name for entry in store(warm).entries()} == names
 
 
@@ -133,7 +135,7 @@ def test_an_asserted_hit_is_about_compiling_and_a_frames_miss_is_on_record(warm:
     (why,) = (detail for kind, what, detail in changed["why"] if (kind, what) == ("Miss", "frame"))
     assert "n_layer`: 2 -> 4" in why
     noted = [event for run in runs.runs(warm.home / "aot_cache") for event in run.events if event["kind"] == "frame"]
-    assert [event["name"] for event in noted if event["detail"] == why and event["parts"]] == ["forward"]
+    assert [event["name"] for event in noted if event["detail"] == why and event["parts"]] == ["Net.forward"]
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
@@ -154,7 +156,7 @@ def frame(number: int = 1, code: Callable[..., Any] = graph, **more: Any) -> Fra
     fields: dict[str, Any] = {
         "guards": Guards(sources=sources, guards=[[0, "TENSOR_MATCH", {}]], shapes=["x > 1"], sizes=[[0, {"size": [3]}]]),
         "result": Result(made, graphs=[name]), "prints": ["t"], "same": [0], "storage": [], "unguarded": [],
-        "listing": False, "absent": ["len"], "places": [["code", "m", "f", "1"]], "sizes": {},
+        "listing": False, "absent": ["len"], "places": [["code", "m", "f", "1"]], "called": [], "sizes": {},
         "graphs": {name: "g-1.2"},
     }  # fmt: skip
     return Frame(**(fields | more))

@@ -19,6 +19,7 @@ from aot_cache.key.parts import KeyPart
 from aot_cache.outcome import Bypass, Hit, Miss, Reason
 from aot_cache.settings import Settings
 from aot_cache.store import runs
+from aot_cache.store.disk import DiskStore
 
 MISS = Miss("graph", "g-1", 0.5, Reason.ABSENT)
 BYPASS = Bypass("graph", None, 0.0, Reason.BACKEND, "backend 'x'", "another backend")
@@ -34,9 +35,22 @@ def noting(directory: Path, mode: str = "readwrite") -> History:
     return History(Settings.resolve({"directory": directory, "mode": mode}, {}))
 
 
-def test_a_hit_leaves_nothing(directory: Path) -> None:
-    noting(directory).record(Hit("graph", "g-1", 0.1))
-    assert not directory.exists()
+def test_of_hits_only_the_first_of_a_process_is_noted(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, pid = noting(directory), os.getpid()
+    notes.record(Hit("graph", "g-1", 0.1))
+    notes.record(Hit("graph", "g-2", 0.1))
+    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
+    notes.record(Hit("graph", "g-3", 0.1))
+    noted = {run.pid: [(event["outcome"], event["key"]) for event in run.events] for run in runs.runs(directory)}
+    assert noted == {pid: [("hit", "g-1")], pid + 1: [("hit", "g-3")]}
+
+
+def test_a_process_that_hit_and_missed_is_one_run(directory: Path) -> None:
+    notes = noting(directory)
+    notes.record(Hit("graph", "g-1", 0.1))
+    notes.record(MISS)
+    (run,) = runs.runs(directory)
+    assert sorted(event["outcome"] for event in run.events) == ["hit", "miss"]
 
 
 @pytest.mark.parametrize("mode", ["readwrite", "refresh"])
@@ -77,6 +91,7 @@ def test_a_forked_process_has_its_own_file(directory: Path, monkeypatch: pytest.
 
 def test_in_readonly_mode_nothing_is_written(directory: Path) -> None:
     noting(directory, "readonly").record(MISS)
+    noting(directory, "readonly").record(Hit("graph", "g-1", 0.1))
     assert not directory.exists()
 
 
@@ -111,6 +126,27 @@ print(json.dumps([event.detail for event in aot_cache.events()]))
     details = fresh_process(code)
     (run,) = runs.runs(fresh_process.home / "aot_cache")
     assert [event["detail"] for event in run.events] == details == ["backend 'eager'"]
+
+
+def test_warm_graphs_and_frames_are_noted_and_a_frame_has_its_qualified_name(fresh_process: FreshProcess) -> None:
+    code = """
+import json, torch, aot_cache
+aot_cache.enable()
+class M(torch.nn.Module):
+    def forward(self, x):
+        return torch.mm(x, x)
+torch.compile(M())(torch.ones(2, 2))
+print(json.dumps([[e.kind, getattr(e, "entry", None)] for e in aot_cache.events()]))
+"""
+    frames = {"AOT_CACHE_FRAMES": "1"}
+    fresh_process(code, env=frames)
+    fresh_process(code)
+    entries = fresh_process(code, env=frames)
+    stored = {entry.name for entry in DiskStore(fresh_process.home / "aot_cache", 10**9).entries()}
+    assert [kind for kind, _ in entries] == ["graph", "frame"] and {entry for _, entry in entries} <= stored
+    warm, graphs, cold = [run.events for run in runs.runs(fresh_process.home / "aot_cache")]
+    assert [[event["outcome"] for event in found] for found in (warm, graphs)] == [["hit"], ["hit"]]
+    assert {(event["outcome"], event["name"]) for event in cold if event["kind"] == "frame"} == {("miss", "M.forward")}
 
 
 TRAIN = """

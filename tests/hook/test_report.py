@@ -34,7 +34,7 @@ def test_every_outcome_is_a_line_at_once_after_one_that_says_who_is_there(path: 
     assert lines(path) == [{"pid": os.getpid()}]
     ledger.add(HIT)
     assert lines(path)[1:] == [
-        {"pid": os.getpid(), "outcome": "hit", "kind": "graph", "key": "g-1", "seconds": 0.1, "saved": 5.0}
+        {"pid": os.getpid(), "outcome": "hit", "kind": "graph", "key": "g-1", "seconds": 0.1, "saved": 5.0, "entry": ""}
     ]
     ledger.add(Miss("graph", "g-2", 0.2, Reason.ABSENT))
     ledger.add(Bypass("graph", None, 0.3, Reason.BACKEND, "two\nlines", "do this"))

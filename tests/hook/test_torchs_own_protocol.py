@@ -42,4 +42,4 @@ def test_a_setting_of_the_user_is_a_bypass_that_names_it(fresh_process: FreshPro
         "with torch.no_grad(): torch.compile(lambda a: a @ a)(torch.ones(2, 2))\n"
         "print(json.dumps([str(e) for e in aot_cache.events()]))\n"
     )
-    assert len(done) == 1 and done[0].startswith("bypass: ") and "bundled_autograd_cache" in done[0]
+    assert len(done) == 1 and done[0].startswith("bypass of a graph: ") and "bundled_autograd_cache" in done[0]

@@ -66,6 +66,11 @@ def test_a_part_survives_json(one: KeyPart) -> None:
     assert KeyPart.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
+def test_numbers_in_names_are_in_the_order_of_numbers() -> None:
+    one = KeyPart.of("inputs", b"", dict.fromkeys(["10", "9.b", "9.a", "0", "a10", "a9"], ""))
+    assert list(KeyPart.from_json(one.to_json()).summary) == ["0", "9.a", "9.b", "10", "a9", "a10"]
+
+
 @pytest.mark.parametrize("data", [{}, {"name": "a", "digest": "b"}, {"name": "a", "digest": "b", "summary": []}])
 def test_json_that_is_no_part_is_refused(data: dict[str, object]) -> None:
     with pytest.raises((KeyError, AttributeError)):
@@ -157,6 +162,20 @@ def test_the_graph_counts_most_then_the_name_then_equal_parts_then_the_date(firs
     rest = LIKENESS[first:]
     assert nearest("f", MINE, rest) is rest[0]
     assert nearest("f", MINE, rest[::-1]) is rest[0]
+
+
+def test_among_equals_the_entry_with_the_fewest_differing_values_is_nearest() -> None:
+    mine = (part("config", b"1", a="1", b="2", c="3"),)
+    one = Entry((part("config", b"2", a="9", b="2", c="3"),), created=1)
+    two = Entry((part("config", b"3", a="9", b="9", c="3"),), created=2)
+    assert nearest("f", mine, [one, two]) is nearest("f", mine, [two, one]) is one
+
+
+def test_a_frame_of_the_same_code_is_nearer_than_one_of_the_same_name() -> None:
+    mine = (part("frame", b"1", code="c", module="m"),)
+    code = Entry((part("frame", b"2", code="c", module="n"),), name="other", created=1)
+    name = Entry((part("frame", b"3", code="d", module="m"),), created=2)
+    assert nearest("f", mine, [code, name]) is nearest("f", mine, [name, code]) is code
 
 
 def test_entries_of_the_same_key_are_not_near_but_equal() -> None:

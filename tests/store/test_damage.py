@@ -14,7 +14,7 @@ from pathlib import Path
 import diskcache
 import pytest
 
-from aot_cache.errors import StoreError
+from aot_cache.errors import DamagedValue, StoreError
 from aot_cache.store import connection, disk, values
 from aot_cache.store.disk import INLINE_BELOW, DiskStore
 
@@ -137,7 +137,7 @@ def test_a_value_replaced_while_it_is_read_is_still_found(store: DiskStore, monk
 def test_a_file_cut_short_is_damage_which_a_put_heals(store: DiskStore) -> None:
     store.put("a", LARGE)
     os.truncate(files(store)[0], 10)
-    with pytest.raises(StoreError, match="has 10 bytes instead of 32768"):
+    with pytest.raises(DamagedValue, match="has 10 bytes instead of 32768"):
         store.get("a")
     assert [problem.name for problem in store.verify()] == ["a"]
     store.put("a", b"new")
@@ -172,7 +172,7 @@ def test_a_pickle_in_the_index_is_never_loaded(store: DiskStore, tmp_path: Path)
         foreign.disk_min_file_size = foreign.disk.min_file_size = 0
         foreign["file"] = Bomb(mark)
     for name in ("row", "text", "number", "file"):
-        with pytest.raises(StoreError, match=f"{name} .* did not write"):
+        with pytest.raises(DamagedValue, match=f"{name} .* did not write"):
             store.get(name)
     assert [entry.name for entry in store.entries()] == ["good"]
     found = store.verify(check=lambda name, data: None)
