@@ -127,8 +127,8 @@ class Codes:
         data = encode(member)
         if data is not None:
             return digest(data)
-        if name in _RUN_UNTRACED:
-            return self.of(getattr(member, "__func__", member), whole=True)
+        if name in _RUN_UNTRACED and isinstance(function := getattr(member, "__func__", member), FunctionType):
+            return self.of(function, whole=True)
         if isinstance(member, FunctionType):
             if _is_found_by_name(name, member):
                 # Its code counts if it is inlined, and is then looked up by this name.

@@ -51,6 +51,8 @@ def change(name: str, source: str, before: str, after: str, expected: str = MISS
 F = "\ndef case():\n    return run(f, X)\n"
 
 # -- code ------------------------------------------------------------------------------------------------------------------
+# First, while nothing is registered with the abstract classes of the environment.
+change("variable of the environment that is not read", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_5', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_3'] = '2'", HIT)
 change("code of the frame", "def f(x):\n    return mm(x, @@)\n" + F, "2", "3")
 change("inlined function", "def g(x):\n    return mm(x, @@)\ndef f(x):\n    return g(x)\n" + F, "2", "3")
 change("function inlined by an inlined function", "def h(x): return mm(x, @@)\ndef g(x): return h(x)\ndef f(x): return g(x)\n" + F, "2", "3")
@@ -202,7 +204,6 @@ change("attribute of a module with a default", "import sys\nlib = types.ModuleTy
 # -- what the process has, read without a guard ----------------------------------------------------------------------------
 change("variable of the environment with a default", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_1', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_1'] = '2'")
 change("variable of the environment by another name", "import os\nE = os.environ\n@@\ndef f(x): return mm(x, int(E.get('FRAMES_2', 2)))\n" + F, "", "E['FRAMES_2'] = '3'")
-change("variable of the environment that is not read", "import os\n@@\ndef f(x): return mm(x, 2 if os.environ.get('FRAMES_5', '1') == '1' else 3)\n" + F, "", "os.environ['FRAMES_3'] = '2'", HIT)
 change("variable of the environment by a name that is not constant", "import os\ndef g(n): return os.environ.get(n, '1')\ndef f(x): return mm(x, 2 if g('FRAMES_4') == '1' else 3)\n@@\n" + F, "", "os.environ['FRAMES_4'] = '2'", BYPASS)
 change("module that can be imported", "import importlib, os\nfrom importlib.util import find_spec\nFILE = os.path.join(os.path.dirname(__file__), 'frames_lib6.py')\n@@\nimportlib.invalidate_caches()\ndef f(x): return mm(x, 2 if find_spec('frames_lib6') is None else 3)\n" + F, "", "open(FILE, 'w').close()")
 change("line of the code", "@@def g(): pass\ndef f(x): return mm(x, g.__code__.co_firstlineno)\n" + F, "", "\n", BYPASS)
