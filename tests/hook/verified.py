@@ -70,7 +70,7 @@ def random_numbers(_: Any = None) -> Any:
     compiled = torch.compile(f)
     with torch._inductor.config.patch(fallback_random=True):
         out = compiled(w)
-    out.sum().backward()
+        out.sum().backward()
     return out, w.grad, torch.get_rng_state(), torch.rand(3)
 
 
