@@ -15,7 +15,7 @@ from ..key.moments import changed
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
 from ..outcome import Reason
-from ..torch_compat import aot, entries, light, moments
+from ..torch_compat import aot, collector, entries, light, moments
 
 
 @dataclass
@@ -131,7 +131,7 @@ def revive(
     theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
     entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
     light.lighten(entries.graphs(entry), manifest.extra.get("externs", []))
-    with native.serve(manifest.extra["kernels"], fetch) as serving:
+    with collector.paused(), native.serve(manifest.extra["kernels"], fetch) as serving:
         function = entries.revive(entry, request)
     entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
     forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))
