@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -50,15 +49,12 @@ def _row(found: dict[str, list[float]]) -> list[str]:
 
 def _measure(model: str, rounds: int) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {way: [] for way in WAYS}
-    top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
-    try:
+    with child.directory("aot_cache-bench-") as top:
         torchs, ours = _make(model, TORCH, top), _make(model, OURS, top)
         for round_ in range(rounds):
             for way in WAYS if round_ % 2 == 0 else reversed(WAYS):
                 label = f"{model}, {way}, {round_ + 1} of {rounds}"
                 found[way].append(_start(model, way, torchs if way == TORCH else ours, top, label))
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
     return found
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +29,13 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     Raises:
         child.ChildFailed: a process failed, or did not do what it should.
     """
-    top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
-    try:
+    with child.directory("aot_cache-bench-") as top:
         raw: dict[str, Any] = {str(nodes): _keys(top, nodes, arguments.rounds) for nodes in arguments.sizes}
         text = _keys_text(list(raw.values()))
         if not arguments.no_model:
             raw[MODEL] = _starts(top, arguments.rounds)
             text += "\n\n" + _starts_text(raw[MODEL])
         return text, raw
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
 
 
 def _keys(top: Path, nodes: int, rounds: int) -> list[dict[str, Any]]:
