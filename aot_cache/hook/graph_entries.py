@@ -100,8 +100,10 @@ def require_compiled_as_keyed(pending: Pending) -> None:
         raise NotSerializable("it is not known under which settings the graph was handed to its backend")
     if moments.handed() is pending.handed:
         return
+    if pending.code is None:
+        raise NotSerializable("it is not known what was in torch's compiler when the forward was compiled")
     ambient = next(part.summary for part in pending.key.parts if part.name == "ambient")
-    if found := changed(pending.handed, ambient, pending.code or {}, identify):
+    if found := changed(pending.handed, ambient, pending.code, identify):
         raise NotSerializable(f"between the forward and its backward, {', '.join(found)} changed")
 
 
