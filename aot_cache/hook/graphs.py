@@ -72,6 +72,7 @@ class GraphCache:
     # -- the seam ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> int:
+        self.joints.forget()
         return len(self._ledger.events())
 
     def end(self, token: int) -> None:
@@ -113,7 +114,6 @@ class GraphCache:
 
     def load(self, key: str, request: aot.Request) -> aot.Loaded | None:
         started = request.notes["started"]
-        self.joints.forget()
         reason = Reason.UNUSABLE
         detail = ""
 

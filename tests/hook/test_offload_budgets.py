@@ -164,7 +164,7 @@ def test_damaged_joint_graphs_are_traced_with_the_right_numbers_and_replaced(
 def test_blocks_of_a_transformer_under_a_second_budget(tmp_path_factory: pytest.TempPathFactory) -> None:
     machine, cold = (Machine(tmp_path_factory.mktemp(name)) for name in ("machine", "cold"))
     assert outcomes(machine("blocks=100MB")) == TRACED
-    second, traced = machine("blocks=8MB"), cold("blocks=8MB")
+    second, traced = machine("blocks=3MB"), cold("blocks=3MB")
     assert (outcomes(second), outcomes(traced)) == (UNTRACED, TRACED)
     assert of(second, "out") == of(second, "in") == of(second, "planned") != [0]
     assert (of(second, "plans"), of(second, "values")) == (of(traced, "plans"), of(traced, "values"))
