@@ -131,6 +131,11 @@ def test_readonly_uses_what_is_there_and_writes_nothing_and_refresh_traces(machi
     assert outcomes(machine("chain=98MB", AOT_CACHE_MODE="refresh")) == TRACED
 
 
+def test_a_hit_that_is_verified_is_compared_with_a_trace(machine: Machine, second: Runs) -> None:
+    assert outcomes(machine("chain=2MB/1MB", AOT_CACHE_VERIFY="1")) == {(1, 0, 1)}
+    assert not machine.said
+
+
 def test_dynamic_shapes_are_traced_again(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     assert outcomes(machine("chain=100MB", "chain=50MB", "dynamic")) == TRACED
