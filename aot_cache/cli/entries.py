@@ -19,9 +19,10 @@ from ..store.opening import check_directory
 from ..store.readonly import ReadonlyStore
 from .report import printable, progress
 
-GRAPH, FRAME, KERNEL = "g-", "f-", "k-"
+GRAPH, FRAME, KERNEL, JOINT = "g-", "f-", "k-", "j-"
+"""What names start with; a joint graph is what graphs that differ in their offload plan are cut from."""
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_NAME = re.compile(r"[gf]-([0-9a-f]{32})\.([0-9a-f]{16})")
+_NAME = re.compile(r"[gfj]-([0-9a-f]{32})\.([0-9a-f]{16})")
 
 
 @dataclass(frozen=True)
@@ -78,14 +79,14 @@ def _graphs(made: Manifest) -> list[str]:
 
 
 def key_of(name: str) -> str:
-    """The key in an entry's name, as it is written everywhere: a frame's with its prefix, a graph's without."""
+    """The key in an entry's name, as it is written everywhere: only a graph's is without its prefix."""
     return name.removeprefix(GRAPH).partition(".")[0]
 
 
 def prefixes_of(wanted: str) -> list[str]:
     """What the names of entries start with whose key, in any spelling, starts with `wanted`."""
     wanted = wanted.lower()
-    return [wanted] if wanted.startswith((GRAPH, FRAME)) else [GRAPH + wanted, FRAME + wanted]
+    return [wanted] if wanted.startswith((GRAPH, FRAME, JOINT)) else [GRAPH + wanted, FRAME + wanted]
 
 
 def resolve(arguments: argparse.Namespace, environ: Mapping[str, str] | None = None) -> Settings:
@@ -166,7 +167,7 @@ def envelope(name: str, data: bytes) -> Envelope:
     """
     named = _NAME.fullmatch(name)
     if named is None:
-        raise EnvelopeError("the name is not that of a graph or a frame")
+        raise EnvelopeError("the name is not that of a graph, a frame or a joint graph")
     opened = Envelope(data)
     if opened.manifest.key != named[1]:
         raise EnvelopeError(f"the manifest has the key {opened.manifest.key}, not that of its name")
@@ -177,7 +178,7 @@ def fault(name: str, data: bytes) -> str | None:
     """What is wrong with a value, read completely; None if it is what its name says."""
     if name.startswith(KERNEL):
         return None if digest(data) == name[len(KERNEL) :] else "the kernel library's digest is not its name"
-    if not name.startswith((GRAPH, FRAME)):
+    if not name.startswith((GRAPH, FRAME, JOINT)):
         return None
     try:
         envelope(name, data).check()

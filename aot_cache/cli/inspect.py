@@ -19,7 +19,7 @@ from ..errors import EnvelopeError, OffloadError
 from ..store.base import Entry
 from ..store.readonly import ReadonlyStore
 from . import frame_text, plan_text, report
-from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, key_of, load, not_one, prefixes_of, reading, resolve
+from .entries import FRAME, GRAPH, JOINT, KERNEL, Stored, all_of, key_of, load, not_one, prefixes_of, reading, resolve
 
 HELP = "list the stored graphs and frames, or show one"
 
@@ -72,13 +72,15 @@ def _list(store: ReadonlyStore, as_json: bool) -> int:
     found = sorted(all_of(store, GRAPH, FRAME), key=lambda one: one.entry.used, reverse=True)
     names = (("graphs", False), ("frames", True))
     kinds = {what: [one for one in found if one.is_frame is frames] for what, frames in names}
-    kernels = [entry.size for entry in store.entries(KERNEL)]
+    kernels, joints = ([entry.size for entry in store.entries(prefix)] for prefix in (KERNEL, JOINT))
     if as_json:
-        totals = {"count": len(kernels), "bytes": sum(kernels)}
-        report.as_json({what: [one.to_json() for one in ones] for what, ones in kinds.items()} | {"kernels": totals})
+        sizes = (("kernels", kernels), ("joints", joints))
+        totals = {what: {"count": len(held), "bytes": sum(held)} for what, held in sizes}
+        report.as_json({what: [one.to_json() for one in ones] for what, ones in kinds.items()} | totals)
     else:
         _print_list(found)
         said = [f"{what}: {report.entries([one.entry.size for one in ones])}" for what, ones in kinds.items() if ones]
+        said += [f"joint graphs: {report.entries(joints)}"] if joints else []
         report.note("; ".join([*said, f"kernels: {report.entries(kernels)}"]))
     return 1 if any(one.problem for one in found) else 0
 

@@ -10,7 +10,7 @@ from ..settings import parse_size
 from ..store.base import Entry
 from ..store.readonly import ReadonlyStore
 from . import report
-from .entries import FRAME, GRAPH, all_of, deleting, parse_age, reading, resolve
+from .entries import FRAME, GRAPH, JOINT, all_of, deleting, parse_age, reading, resolve
 
 HELP = "delete stale entries, and what exceeds the size limit"
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _of_other_torch(store: ReadonlyStore, installed: str) -> list[Entry]:
-    readable = [(one.entry, one.manifest) for one in all_of(store, GRAPH, FRAME) if one.manifest]
+    readable = [(one.entry, one.manifest) for one in all_of(store, GRAPH, FRAME, JOINT) if one.manifest]
     return [entry for entry, manifest in readable if not _same_torch(manifest.facts.get("torch", ""), installed)]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from . import report
-from .entries import FRAME, GRAPH, KERNEL, Stored, all_of, reading, resolve
+from .entries import FRAME, GRAPH, JOINT, KERNEL, Stored, all_of, reading, resolve
 
 HELP = "totals over the whole cache"
 
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = reading(settings)
     found = all_of(store, GRAPH, FRAME)
     sizes = [entry.size for entry in store.entries()]
-    kernels = [entry.size for entry in store.entries(KERNEL)]
+    kernels, joints = ([entry.size for entry in store.entries(prefix)] for prefix in (KERNEL, JOINT))
     made = [one.manifest.created for one in found if one.manifest]
     totals = {
         "directory": str(settings.directory),
@@ -35,6 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
         "graphs": _total(one for one in found if not one.is_frame),
         "frames": _total(one for one in found if one.is_frame),
         "kernels": {"count": len(kernels), "bytes": sum(kernels)},
+        "joints": {"count": len(joints), "bytes": sum(joints)},
         "damaged": sum(one.problem is not None for one in found),
         "oldest": min(made, default=None),
         "newest": max(made, default=None),
@@ -118,6 +119,8 @@ def _shares(totals: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield from (_share(f"  {name}", total) for name, total in kinds.items())
     yield _share("frames", totals["frames"])
     yield _share("kernels", totals["kernels"])
+    if totals["joints"]["count"]:
+        yield _share("joint graphs", totals["joints"])
     if len(totals["torch"]) > 1:
         yield from (_share(f"torch {name}", total) for name, total in totals["torch"].items())
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from ..artifact import codec, envelope, native
 from ..artifact import frame as artifact
-from ..errors import AotCacheError, EnvelopeError, StoreError, told
+from ..errors import AotCacheError, EnvelopeError, OffloadError, StoreError, TransferError, told
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
 from ..key.fingerprint_places import qualname_of
+from ..offloading import active
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
@@ -166,12 +167,16 @@ class FrameCache:
             self._discard(stored, error)
             return None, Reason.UNUSABLE, str(error), []
         hits: list[Hit] = []
+        plans: list[Any] = []
         try:
             with frames_record.compare(frame, call) as live:
-                loaded = {name: self._graph(graph, call, hits) for name, graph in frame.graphs.items()}
+                loaded = {name: self._graph(graph, call, hits, plans) for name, graph in frame.graphs.items()}
                 result = frames_record.install(frame, live, call, loaded)
                 if self._verifier and self._verifier.picks(stored):
                     raise frames_record.Picked(stored, self._graphs.store.get(stored) or b"", opened.manifest, frame)
+                if session := active.session():
+                    for plan in plans:
+                        session.accept(plan)
                 return result, Reason.ABSENT, "", hits
         except frames_record.Changed as change:
             return None, Reason.CHANGED, str(change), []
@@ -181,8 +186,8 @@ class FrameCache:
             self._fail(stored, started, error)
             return None, Reason.UNUSABLE, told(error), []
 
-    def _graph(self, name: str, call: frames.Call, hits: list[Hit]) -> Callable[..., Any]:
-        """A stored graph, ready to run; adds its hit to `hits`."""
+    def _graph(self, name: str, call: frames.Call, hits: list[Hit], plans: list[Any]) -> Callable[..., Any]:
+        """A stored graph, ready to run; adds its hit to `hits`, and its offload plan, checked, to `plans`."""
         started = time.perf_counter()
         try:
             data = self._graphs.store.get(name)
@@ -192,6 +197,11 @@ class FrameCache:
             section = opened.section("result")
         except (StoreError, EnvelopeError) as error:  # the graph cache will meet it, and say so
             raise frames_record.Unusable(f"its graph {name} cannot be read: {error}") from None
+        if session := active.session():
+            try:
+                plans.append(session.check(opened.manifest.kind, opened.manifest.extra))
+            except (OffloadError, TransferError) as error:
+                raise frames_record.Unusable(f"its graph {name} is not used: {error}") from None
         entry = codec.load(section)
         light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
         with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):

@@ -21,6 +21,7 @@ from ..torch_compat import aot, collector, entries, kernels, moments, tensors
 from .flights import Flights
 from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive, why_unusable
 from .history import History
+from .joints import Joints
 
 if TYPE_CHECKING:
     from .verify import Verifier
@@ -40,6 +41,8 @@ class GraphCache:
         self.history = History(settings)
         self._said: set[str] = set()
         self._discarded: set[str] = set()
+        look = settings.mode != "refresh"
+        self.joints = Joints(look, lambda: self.writable, lambda: self.store, self._fail_open, self._discard)
         self._verifier: Verifier | None = None
         if settings.verify:
             from .verify import Verifier
@@ -69,6 +72,7 @@ class GraphCache:
     # -- the seam ------------------------------------------------------------------------------------------------------
 
     def begin(self) -> int:
+        self.joints.forget()
         return len(self._ledger.events())
 
     def end(self, token: int) -> None:
@@ -136,6 +140,8 @@ class GraphCache:
                 return loaded
             pending: Pending = request.notes["pending"]
             self._fail_open(pending.remember_code, lambda error: None, key)
+            if active.session() is not None:
+                self.joints.expect(request.graph, request.notes)
             if self._settings.assert_hit:
                 self._flights.land(key)
                 looking = ReadonlyStore(self._settings.directory)

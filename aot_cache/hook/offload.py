@@ -43,9 +43,14 @@ class Offload:
         far.require(self._session.options)
         # The cache may have waited for torch's compiler to be imported.
         partition.require()
+        from ..torch_compat import tracing
+
         with ExitStack() as stack:
             stack.enter_context(active.entered(self._session))
-            stack.enter_context(partition.cutting(self._session.cut, self._is_cached()))
+            cached = self._is_cached()
+            stack.enter_context(partition.cutting(self._session.cut, cached))
+            if cached and (installed := current()):
+                stack.enter_context(tracing.captured(installed.cache.joints))
             self._stack = stack.pop_all()
         return self
 

@@ -11,7 +11,7 @@ from .callables import Unidentified
 from .callables.bytecode import read
 from .callables.node import portable_module
 from .encode import CannotKey, Encoder
-from .offload import refuse_frames
+from .offload import frame_part
 from .operators import extensions_part
 from .parts import CacheKey, KeyPart
 from .patches import patches
@@ -27,7 +27,6 @@ def frame_key(call: frames.Call) -> CacheKey:
     Raises:
         CannotKey: something that may change the result is not known to be covered.
     """
-    refuse_frames()
     return CacheKey(
         (
             _frame_part(call),
@@ -36,6 +35,7 @@ def frame_key(call: frames.Call) -> CacheKey:
             config_part(identify),
             ambient_part(),
             environment_part(),
+            *frame_part(identify),
         )
     )
 

@@ -8,7 +8,9 @@ from typing import Any
 from ..offloading import active
 from ..outcome import Reason
 from .encode import CannotKey, Encoder
-from .parts import KeyPart
+from .parts import CacheKey, KeyPart
+
+_PART = "offload"
 
 
 def offload_part(identify: Callable[[Any], str]) -> tuple[KeyPart, ...]:
@@ -28,11 +30,20 @@ def offload_part(identify: Callable[[Any], str]) -> tuple[KeyPart, ...]:
             raise CannotKey(Reason.CUSTOM_PASS, f"the offload policy: {error.detail}", error.remedy) from error
     encoder = Encoder()
     encoder.value(dict(sorted(facts.items())))
-    return (KeyPart.of("offload", encoder.bytes(), facts),)
+    return (KeyPart.of(_PART, encoder.bytes(), facts),)
 
 
-def refuse_frames() -> None:
-    """Raises CannotKey: frames are not stored while graphs are planned, since nothing in a frame tells that they were."""
-    if active.session() is not None:
-        remedy = "nothing to do: the graphs of the frame are cached, with their plans"
-        raise CannotKey(Reason.FRAME_STATE, "aot_cache.offload is active", remedy)
+def frame_part(identify: Callable[[Any], str]) -> tuple[KeyPart, ...]:
+    """The part of a frame's key, or none: with an equal one, its graphs have equal parts.
+
+    Raises:
+        CannotKey: the policy cannot be identified, or nothing is to be carried out, and so nothing to be used.
+    """
+    if (session := active.session()) is not None and session.options.dry_run:
+        raise CannotKey(Reason.FRAME_STATE, "a dry run of aot_cache.offload")
+    return offload_part(identify)
+
+
+def base(key: CacheKey) -> CacheKey:
+    """The key of the same graph, however it is planned: of all that decides what AOTAutograd traces."""
+    return CacheKey(tuple(part for part in key.parts if part.name != _PART))

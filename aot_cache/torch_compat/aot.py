@@ -167,7 +167,7 @@ class _Joint:
         request = _CURRENT.get()
         if request is None or not key.startswith(PREFIX):
             return original(key, *args, **kwargs)
-        loaded = self._seam.load(key.partition(_TICKET)[0], request)
+        loaded = self._seam.load(key_of(key), request)
         if loaded is None:
             if not request.peeking:
                 self._notes[key] = request.notes
@@ -183,7 +183,7 @@ class _Joint:
         if not key.startswith(PREFIX):
             return original(key, entry, *args, **kwargs)
         notes = self._notes.pop(key, None)
-        return None if entry is None or notes is None else self._seam.save(key.partition(_TICKET)[0], entry, notes)
+        return None if entry is None or notes is None else self._seam.save(key_of(key), entry, notes)
 
     def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torchs_own_protocol():
@@ -196,6 +196,11 @@ class _Joint:
 
     def write_to_local_cache(self, original: Callable[..., Any], key: str, content: bytes) -> Any:
         return None if self._seam.adopt(key, content) else original(key, content)
+
+
+def key_of(ticket: str) -> str:
+    """The key, starting with PREFIX, of what AOTAutograd takes for the key of a graph."""
+    return ticket.partition(_TICKET)[0]
 
 
 def add_to_portable_archive(name: str, data: bytes) -> None:

@@ -96,11 +96,26 @@ def test_frames_are_never_shared_between_a_block_and_outside(tmp_path: Path) -> 
     both = ("policy first", "none")
     first = run(fresh, *both, **FRAMES)["changes"]
     again = run(fresh, *both, **FRAMES)["changes"]
-    assert (first["none"]["frame_miss"], again["none"]["frame_hit"]) == (1, 1)
+    for name in both:
+        assert (first[name]["frame_miss"], first[name]["frame_hit"]) == (1, 0)
+        assert (again[name]["frame_miss"], again[name]["frame_hit"]) == (0, 1)
     for found in (first, again):
-        assert (found["policy first"]["frame_hit"], found["policy first"]["frame_bypass"]) == (0, 1)
+        assert found["policy first"]["frame_bypass"] == 0
         assert (found["policy first"]["rows"], found["none"]["rows"]) == (["mm"], [])
     assert again["policy first"]["graph_hit"] == 1
+
+
+def test_with_frames_another_plan_is_another_frame_and_a_dry_run_is_none(tmp_path: Path) -> None:
+    fresh = FreshProcess(tmp_path)
+    names = ("base", "budget", "policy first", "plan of first")
+    first, again = run(fresh, *names, **FRAMES), run(fresh, *reversed(names), **FRAMES)
+    for name in names:
+        assert (first["changes"][name]["frame_miss"], first["changes"][name]["frame_hit"]) == (1, 0)
+        assert (again["changes"][name]["frame_hit"], again["changes"][name]["graph_hit"]) == (1, 1)
+        assert again["changes"][name]["rows"] == first["changes"][name]["rows"] == MOVED.get(name, [])
+    assert len({found["values"] for runs in (first, again) for found in runs["changes"].values()}) == 1
+    for said in (first["said"], again["said"]):
+        assert any("frame" in text and "a dry run of aot_cache.offload" in text for text in said), said
 
 
 SLOW = """
@@ -123,11 +138,14 @@ print(__import__("json").dumps([str(event) for event in aot_cache.events()]))
 """
 
 
-def test_a_plan_that_does_not_do_on_this_machines_link_is_a_miss_that_says_so(tmp_path: Path) -> None:
-    fresh = FreshProcess(tmp_path)
-    runs: list[list[str]] = [fresh(SLOW, link, env=PATHS, timeout=600) for link in ("fast", "fast", "slow")]
+@pytest.mark.parametrize("frames", ["0", "1"])
+def test_a_plan_that_does_not_do_on_this_machines_link_is_a_miss_that_says_so(tmp_path: Path, frames: str) -> None:
+    fresh, env = FreshProcess(tmp_path), {**PATHS, "AOT_CACHE_FRAMES": frames}
+    runs: list[list[str]] = [fresh(SLOW, link, env=env, timeout=600) for link in ("fast", "fast", "slow")]
     assert ["Hit" in said[0] for said in runs] == [False, True, False]
     assert "offload schedule does not do here" in runs[2][0]
+    assert [len(said) for said in runs] == [1 + int(frames)] * 3
+    assert not any("Hit" in text for text in runs[2])
 
 
 ERRORS = """

@@ -8,7 +8,8 @@ import pytest
 
 from aot_cache.key.build import identify
 from aot_cache.key.encode import CannotKey
-from aot_cache.key.offload import offload_part, refuse_frames
+from aot_cache.key.offload import base, frame_part, offload_part
+from aot_cache.key.parts import CacheKey, KeyPart
 from aot_cache.offloading import active, planner, session, storages
 from aot_cache.offloading.options import Options
 from aot_cache.offloading.session import Session
@@ -28,16 +29,22 @@ def other(storage: Any) -> str:
     return "never"
 
 
-def test_outside_of_a_block_there_is_no_part_and_frames_are_kept() -> None:
-    assert offload_part(identify) == ()
-    refuse_frames()
+def test_outside_of_a_block_there_is_no_part() -> None:
+    assert offload_part(identify) == frame_part(identify) == ()
 
 
-def test_inside_of_a_block_frames_are_not_kept_and_it_says_why() -> None:
-    with active.entered(Session(Options.of("4GB", None))), pytest.raises(CannotKey) as caught:
-        refuse_frames()
-    assert caught.value.detail == "aot_cache.offload is active"
-    assert caught.value.remedy
+def test_frames_have_the_part_of_their_graphs_but_for_a_dry_run() -> None:
+    with active.entered(Session(Options.of("4GB", None))):
+        assert frame_part(identify) == offload_part(identify) != ()
+    with active.entered(Session(Options.of("4GB", None, dry_run=True))), pytest.raises(CannotKey) as caught:
+        frame_part(identify)
+    assert caught.value.detail == "a dry run of aot_cache.offload"
+
+
+def test_the_base_of_a_key_is_the_key_without_the_part() -> None:
+    graph = KeyPart.of("graph", b"nodes", {})
+    assert base(CacheKey((graph, part()))) == base(CacheKey((graph, part(budget="3GB")))) == CacheKey((graph,))
+    assert base(CacheKey((KeyPart.of("graph", b"others", {}), part()))) != CacheKey((graph,))
 
 
 def test_equal_plans_have_equal_parts() -> None:
