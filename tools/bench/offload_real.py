@@ -10,10 +10,11 @@ from types import ModuleType
 
 import torch
 
-from aot_cache.errors import OffloadError
+from aot_cache.errors import BudgetTooSmall, OffloadError
 from aot_cache.offloading import costs, storages, work
 from aot_cache.offloading.options import KNOBS
 from aot_cache.offloading.place import least, unmoved
+from aot_cache.offloading.planner import Plan, plan
 from aot_cache.offloading.problem import Problem
 from aot_cache.offloading.schedule import Budget, Link, Schedule
 from aot_cache.offloading.simulate import simulate
@@ -87,9 +88,15 @@ def kept(problem: Problem, schedule: Schedule) -> tuple[float, float]:
     return share, (told.peak_backward - without) / schedule.budget.inflight
 
 
-def budget(problem: Problem, share: float, far: int, inflight: int) -> Budget:
-    """`share` of the peak of a problem."""
-    return Budget(int(share * max(map(max, unmoved(problem)))), far, inflight)
+def within(
+    candidates: list[tuple[float, Problem]], link: Link, share: float, far: int, inflight: int
+) -> tuple[float, Plan]:
+    """The plan for `share` of the peak of the first candidate, or for the smallest share that can be met; the share."""
+    peak = max(map(max, unmoved(candidates[0][1])))
+    try:
+        return share, plan(candidates, link, Budget(int(share * peak), far, inflight), TABLE)
+    except BudgetTooSmall as error:
+        return error.smallest / peak, plan(candidates, link, Budget(error.smallest, far, inflight), TABLE)
 
 
 def link(rate: float) -> Link:
