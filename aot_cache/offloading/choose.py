@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from ..errors import MustNotMove
@@ -20,16 +20,22 @@ from .simulate import Simulation, near, run
 PREFIXES, NEAREST = 48, 8
 # Orders that are tried: by slack alone, and with the largest half, third, ... before the others.
 ORDERS = 4
+# How often the bound of what is on its way is halved, if the lane waits.
+HALVINGS = 2
 # A limit of near memory under which every transfer is waited for at once.
 ALWAYS_WAIT = -1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not."""
+    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not.
+
+    flying: bytes that were let on their way when it was placed, which may be less than are allowed.
+    """
 
     chosen: tuple[Storage, ...]
     head: int
+    flying: int
     placement: Placement
     simulation: Simulation
 
@@ -63,14 +69,25 @@ class Chooser:
     def rough(self) -> Choice | None:
         """The cheapest prefix that meets the budget, with all that is preferred if there is such a one."""
         for head in self._heads():
-            found = [choice for full in self._fulls(head) for choice in self._fitting(full, len(head))]
-            if found:
-                return min(found, key=lambda choice: choice.cost)
+            best = None
+            for flying in self._flyings():
+                found = [one for full in self._fulls(head) for one in self._fitting(full, len(head), flying)]
+                best = min([*([best] if best else []), *found], key=lambda choice: choice.cost, default=None)
+                if best and best.simulation.prediction.stall == 0:
+                    break
+            if best:
+                return best
         return None
 
-    def _fitting(self, full: Sequence[Storage], head: int) -> Iterator[Choice]:
+    def _flyings(self) -> list[int]:
+        """What may be on its way at most, and less: then what is more urgent does not stand behind it on the link."""
+        biggest = max((storage.bytes for storage in self.order), default=0)
+        less = (self.budget.inflight // 2**halving for halving in range(1, HALVINGS + 1))
+        return [self.budget.inflight, *(flying for flying in less if flying >= biggest > 0)]
+
+    def _fitting(self, full: Sequence[Storage], head: int, flying: int) -> Iterator[Choice]:
         for count in self._counts(full, head):
-            if choice := self.choice(full[:count], head):
+            if choice := self.choice(full[:count], head, flying):
                 yield choice
                 if choice.simulation.prediction.stall == 0:
                     return  # More would move more, and could not be faster.
@@ -142,17 +159,18 @@ class Chooser:
         """Whether `chosen` would keep the budget if transfers took no time."""
         return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
 
-    def choice(self, chosen: Sequence[Storage], head: int = 0) -> Choice | None:
+    def choice(self, chosen: Sequence[Storage], head: int = 0, flying: int | None = None) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
+        flying = self.budget.inflight if flying is None else flying
         if not self.could(chosen):
             return None
         for limit in (near, near - max((s.bytes for s in chosen), default=0), ALWAYS_WAIT):
-            placed = self._placed(chosen, limit)
+            placed = self._placed(chosen, limit, flying)
             done = run(self.problem, placed.outs, placed.ins, self.link)
             told = done.prediction
             if max(told.peak_forward, told.peak_backward) <= near and not self._lost(placed):
-                return Choice(tuple(chosen), head, placed, done)
+                return Choice(tuple(chosen), head, flying, placed, done)
         return None
 
     def _lost(self, placed: Placement) -> bool:
@@ -168,8 +186,9 @@ class Chooser:
             placed
         )
 
-    def _placed(self, chosen: Sequence[Storage], limit: int) -> Placement:
-        return place(self.problem, chosen, self.link, self.budget, self.base, limit)
+    def _placed(self, chosen: Sequence[Storage], limit: int, flying: int | None = None) -> Placement:
+        budget = self.budget if flying is None else replace(self.budget, inflight=flying)
+        return place(self.problem, chosen, self.link, budget, self.base, limit)
 
     def _narrowest(self) -> str:
         """The step that has the most near when as little is near as can be."""

@@ -29,7 +29,7 @@ def improved(chooser: Chooser, best: Choice, shortest: float) -> Choice:
             if not chooser.could(chosen):
                 continue
             tries -= 1
-            other = chooser.choice(chosen, best.head)
+            other = chooser.choice(chosen, best.head, best.flying)
             if other and other.cost < best.cost:
                 best, changed = other, True
                 break

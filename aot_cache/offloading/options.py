@@ -21,6 +21,8 @@ WISHES: tuple[Wish, ...] = ("must", "prefer", "never")
 Policy = Callable[[Storage], Wish | None]
 # Shares of the activations that are kept at most, while the rest is recomputed: torch's activation_memory_budget.
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+# How far from the best of them it is looked for a better one.
+FINER = 0.05
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,11 @@ class Options:
         plan = "" if self.fixed is None else hashlib.blake2b(self.fixed.encode(), digest_size=16).hexdigest()
         budget = {name: str(getattr(self.budget, name)) for name in ("near", "far", "inflight")}
         return {**budget, "link": link, "plan": plan, "record": str(VERSION)}
+
+
+def finer(knob: float) -> list[float]:
+    """The shares next to the best of KNOBS that are tried after it."""
+    return [near for near in (round(knob - FINER, 2), round(knob + FINER, 2)) if 0 < near < 1]
 
 
 def _half(near: int) -> int:

@@ -12,7 +12,7 @@ from ..torch_compat.partition import Halves, Joint
 from ..units import exact_size, seconds
 from . import costs, far, legality, operators, passes, record
 from .cut import Candidate, candidate
-from .options import KNOBS, Options
+from .options import KNOBS, Options, finer
 from .planner import SOLVER, Plan, plan
 from .problem import Problem
 from .schedule import Schedule, parse, render
@@ -111,23 +111,36 @@ class Session:
         """With as much recomputation as pays: less is only cut if the graph as configured waits, or does not fit."""
         first = candidate(joint, joint.knob, self.options, musts)
         link = far.link(self.options, first.device)
-        budget = self.options.budget
+        tried = {first.knob: first}
+
+        def best() -> Plan:
+            ways = [(knob, one.problem) for knob, one in tried.items()]
+            return plan(ways, link, self.options.budget, first.cost, self.options.at)
+
         knobs = [knob for knob in KNOBS if knob < joint.knob] if joint.repeatable else []
         try:
-            found = plan([(first.knob, first.problem)], link, budget, first.cost, self.options.at)
+            found = best()
             if found.simulation.prediction.stall == 0 or not knobs:
                 return first, found
         except BudgetTooSmall:
             if not knobs:
                 raise
-        tried = {first.knob: first}
+        self._cut_more(joint, knobs, musts, tried)
+        found = best()
+        close = [knob for knob in finer(found.schedule.recompute) if knob < joint.knob]
+        if self._cut_more(joint, close, musts, tried):
+            found = best()
+        return tried[found.schedule.recompute], found
+
+    def _cut_more(self, joint: Joint, knobs: list[float], musts: list[str], tried: dict[float, Candidate]) -> bool:
+        """Adds to `tried` what else `knobs` make of the joint graph; whether they do."""
+        count, first = len(tried), tried[joint.knob]
         for knob in knobs:
             other = candidate(joint, knob, self.options, musts)
             known = {(c.problem.forward_digest, c.problem.backward_digest) for c in tried.values()}
             if (other.problem.forward_digest, other.problem.backward_digest) not in known and _keeps(other, first):
                 tried[knob] = other
-        found = plan([(knob, c.problem) for knob, c in tried.items()], link, budget, first.cost, self.options.at)
-        return tried[found.schedule.recompute], found
+        return len(tried) > count
 
     # -- the cache -----------------------------------------------------------------------------------------------------
 

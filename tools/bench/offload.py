@@ -91,7 +91,7 @@ def _real(blocks: int, width: int) -> list[dict[str, Any]]:
     base, found = candidates[0][1], []
     for rate in RATES:
         link = offload_real.link(rate)
-        share, planned = offload_real.within(candidates, link, SHARE, FAR, INFLIGHT)
+        share, planned = offload_real.within(candidates, link, SHARE)
         schedule = planned.schedule
         kept, ahead = offload_real.kept(planned.problem, schedule)
         least = min(shortest(problem, link, schedule.budget.near) for _, problem in candidates)

@@ -12,11 +12,11 @@ import torch
 
 from aot_cache.errors import BudgetTooSmall, OffloadError
 from aot_cache.offloading import costs, storages, work
-from aot_cache.offloading.options import KNOBS
+from aot_cache.offloading.options import KNOBS, Options, finer
 from aot_cache.offloading.place import least, unmoved
 from aot_cache.offloading.planner import Plan, plan
 from aot_cache.offloading.problem import Problem
-from aot_cache.offloading.schedule import Budget, Link, Schedule
+from aot_cache.offloading.schedule import Link, Schedule
 from aot_cache.offloading.simulate import simulate
 from aot_cache.torch_compat import partition
 
@@ -35,7 +35,7 @@ def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
     table = costs.table(TABLE)
 
     def see(joint: partition.Joint) -> partition.Halves:
-        for knob in (None, *KNOBS):
+        for knob in (None, *KNOBS, *sorted({near for knob in KNOBS for near in finer(knob)} - {*KNOBS})):
             pair = storages.Pair(*joint.cut(knob), fuses=True, device="cuda")
             problem = storages.analyse(pair, lambda node, fused: work.seconds(node, table, fused)).problem
             digests = {(other.forward_digest, other.backward_digest) for _, other in found}
@@ -88,15 +88,22 @@ def kept(problem: Problem, schedule: Schedule) -> tuple[float, float]:
     return share, (told.peak_backward - without) / schedule.budget.inflight
 
 
-def within(
-    candidates: list[tuple[float, Problem]], link: Link, share: float, far: int, inflight: int
-) -> tuple[float, Plan]:
-    """The plan for `share` of the peak of the first candidate, or for the smallest share that can be met; the share."""
+def within(candidates: list[tuple[float, Problem]], link: Link, share: float) -> tuple[float, Plan]:
+    """The plan for `share` of the peak of the first candidate, or for the smallest share that can be met; the share.
+
+    As aot_cache.offload plans: half of the budget may be on its way, and next to the best knob others are tried.
+    """
     peak = max(map(max, unmoved(candidates[0][1])))
+    asked = Options.of(int(share * peak), None).at
+    coarse = [(knob, problem) for knob, problem in candidates if knob == 1.0 or knob in KNOBS]
     try:
-        return share, plan(candidates, link, Budget(int(share * peak), far, inflight), TABLE)
+        budget = asked(int(share * peak))
+        found = plan(coarse, link, budget, TABLE, asked)
     except BudgetTooSmall as error:
-        return error.smallest / peak, plan(candidates, link, Budget(error.smallest, far, inflight), TABLE)
+        budget, share = asked(error.smallest), error.smallest / peak
+        found = plan(coarse, link, budget, TABLE, asked)
+    close = finer(found.schedule.recompute)
+    return share, plan([one for one in candidates if one in coarse or one[0] in close], link, budget, TABLE, asked)
 
 
 def link(rate: float) -> Link:
