@@ -24,6 +24,7 @@ NAMES = (
     "no mix of the two could be under",
     "share of the saved activations",
     "from 50 GB/s on: what a plan keeps",
+    "the same, of what the link can have carried",
     "the same: backward's peak over that without prefetch",
     "a step in threads over its simulation",
     "recompute alone",
@@ -47,7 +48,7 @@ def test_the_offload_benchmark_compares_the_plan_with_what_else_one_would_do(fre
         assert found["eligible"] > 0.99
         assert found["share"] >= 0.4
         assert found["least"] <= found["added"] + 1e-5
-        assert 0 < found["kept"] <= 1
+        assert 0 < found["kept"] <= found["carried"] + 1e-9 <= 1 + 1e-9
         assert -1 <= found["ahead"] <= 1
     added = [found["added"] for found in raw["real"]]
     assert added == sorted(added, reverse=True)

@@ -53,6 +53,10 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
             _percent(min((f["kept"] for f in planned), default=None), ""),
         ],
         [
+            "the same, of what the link can have carried by then, least",
+            _percent(min((f["kept"] / f["carried"] for f in planned), default=None), ""),
+        ],
+        [
             "the same: backward's peak over that without prefetch, of the bound, most",
             _percent(max((f["ahead"] for f in planned), default=None), ""),
         ],
@@ -97,7 +101,8 @@ def _real(blocks: int, width: int) -> list[dict[str, Any]]:
         least = min(shortest(problem, link, schedule.budget.near) for _, problem in candidates)
         one = {"width": width, "rate": rate, "share": share, "eligible": offload_real.eligible(base)}
         one |= {"added": schedule.predict.step / compute(base) - 1, "least": least / compute(base) - 1}
-        found.append(one | {"kept": kept, "ahead": ahead, "recompute": schedule.recompute})
+        carried = offload_real.carried(planned.problem, schedule)
+        found.append(one | {"kept": kept, "carried": carried, "ahead": ahead, "recompute": schedule.recompute})
     return found
 
 
