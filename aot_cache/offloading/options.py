@@ -14,7 +14,7 @@ from ..errors import SettingError
 from ..settings import parse_size
 from .fields import UNLIMITED
 from .problem import Storage
-from .schedule import VERSION, Budget, Link, Schedule, parse, render
+from .schedule import HEADER, VERSION, Budget, Link, Schedule, parse, render
 
 Wish = Literal["must", "prefer", "never"]
 WISHES: tuple[Wish, ...] = ("must", "prefer", "never")
@@ -85,10 +85,15 @@ class Options:
 
         Not the kind of tier: that is a matter of the graph's device.
         """
-        link = "probed" if self.link is None else repr(self.link)
+        link = "probed" if self.link is None else _words("link", self.link)
         plan = "" if self.fixed is None else hashlib.blake2b(self.fixed.encode(), digest_size=16).hexdigest()
-        budget = {name: str(getattr(self.budget, name)) for name in ("near", "far", "inflight")}
+        budget = {name: form.write(name, getattr(self.budget, name)) for name, form in HEADER["budget"].items()}
         return {**budget, "link": link, "plan": plan, "record": str(VERSION)}
+
+
+def _words(line: str, value: Any) -> str:
+    """As a line of a record says it."""
+    return " ".join(f"{name}={form.write(name, getattr(value, name))}" for name, form in HEADER[line].items())
 
 
 def finer(knob: float) -> list[float]:
