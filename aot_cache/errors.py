@@ -118,7 +118,7 @@ class BudgetTooSmall(OffloadError):
     """No plan meets the budget. smallest: bytes that, asked for in its place, can be met; a thousandth less cannot."""
 
     def __init__(self, near: int, smallest: int, needed: str) -> None:
-        asked, able = exact_size(near, " "), exact_size(smallest, " ")
+        asked, able = exact_size(near), exact_size(smallest)
         super().__init__(f"a budget of {asked} cannot be met: the smallest that can is {able}; {needed}")
         self.near, self.smallest, self.needed = near, smallest, needed
 

@@ -17,8 +17,8 @@ def size(count: float) -> str:
     return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
 
 
-def exact_size(count: float, space: str = "") -> str:
-    """Bytes to the last one: `67.108864MB`."""
+def exact_size(count: float, space: str = " ") -> str:
+    """Bytes to the last one: `67.108864 MB`."""
     value = Decimal(count if isinstance(count, int) else repr(count))
     power = max(0, min(value.adjusted() // 3, len(_SIZES) - 1)) if value else 0
     return f"{_plain(value.scaleb(-3 * power))}{space}{_SIZES[power]}"
@@ -43,7 +43,7 @@ def rounded(count: float) -> float:
 
 
 def rounded_up(count: int) -> int:
-    """Bytes, to four digits that `exact_size` shows, and not less than `count`."""
+    """Bytes, to four digits, and not less than `count`."""
     unit = 10 ** max(0, len(str(count)) - 4)
     return -(-count // unit) * unit
 

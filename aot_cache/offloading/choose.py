@@ -108,7 +108,9 @@ class Chooser:
         placed = self._placed(full, ALWAYS_WAIT)
         kept = sum(s.bytes for s in self.order) - sum(move.bytes for move in placed.outs)
         if kept:
-            bounds = f"far={BOUND.write('far', self.budget.far)} and inflight={exact_size(self.budget.inflight)}"
+            bounds = " and ".join(
+                f"{name}={BOUND.write(name, getattr(self.budget, name))}" for name in ("far", "inflight")
+            )
             texts.append(f"{size(kept)} that may be moved stay near because of {bounds}")
         refused: dict[str, int] = {}
         for name, why in self.barred.items():

@@ -90,13 +90,13 @@ BYTES = Form(
     "bytes: a number, then nothing, B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, whole in bytes",
     r"\d{1,25}(\.\d{1,25})?(B|kB|[MGT]B|[KMGT]iB)?",
     _of_bytes,
-    exact_size,
+    lambda value: exact_size(value, ""),
 )
 BOUND = Form(
     f"unlimited, or {BYTES.allowed}",
     f"unlimited|{BYTES.pattern}",
     lambda text: UNLIMITED if text == "unlimited" else _of_bytes(text),
-    lambda value: "unlimited" if value == UNLIMITED else exact_size(value),
+    lambda value: "unlimited" if value == UNLIMITED else exact_size(value, ""),
 )
 COUNT = Form("a whole number", r"\d+", int, str)
 LANES = Form("a whole number of at least 1", r"0*[1-9]\d*", int, str)
@@ -105,7 +105,7 @@ RATE = Form(
     "bytes per second: a number above 0, then nothing, or B/s, kB/s, MB/s, GB/s or TB/s",
     rf"{_FLOAT}((|k|M|G|T)B/s)?",
     _of_rate,
-    lambda value: f"{exact_size(float(value))}/s",
+    lambda value: f"{exact_size(float(value), '')}/s",
 )
 SECONDS = Form(
     "seconds: a number of at least 0, then s, ms, us or ns", rf"{_FLOAT}(|m|u|n)s", _of_seconds, exact_seconds

@@ -32,8 +32,8 @@ def test_the_best_of_all_is_never_faster_than_what_is_said_to_be_the_least(seed:
 
 
 def test_the_least_that_a_step_takes_counts_what_the_link_cannot_do_beside_it() -> None:
-    # act_0 is done with at 2 and takes 2 seconds. Within 310 bytes it must be gone when f3 begins, at 3; within 210 when
-    # f2 does, at 2, and act_1, which is done with after f2, when f3 does.
+    # act_0 is done with at 2 and takes 2 seconds. Within 310 bytes it must be gone when f3 begins, at 3; within 210
+    # when f2 does, at 2, and act_1, which is done with after f2, when f3 does.
     problem = chain([100] * 4)
     assert shortest(problem, Link(50.0, 1e9), 310) == pytest.approx(8.0 + 1.0)
     assert shortest(problem, Link(50.0, 1e9), 210) == pytest.approx(8.0 + 2.0 + 2.0)

@@ -121,7 +121,9 @@ def test_a_budget_too_small_names_the_step_and_what_may_not_be_moved() -> None:
 def test_a_budget_too_small_names_the_other_bounds_that_keep_storages_near() -> None:
     with pytest.raises(BudgetTooSmall, match="500 B that may be moved stay near because of far=100B and inflight=200B"):
         planned(chain([100] * 6), Budget(200, 100, 200))
-    with pytest.raises(BudgetTooSmall, match="600 B of what is saved may not be moved: it is larger than the 99B that"):
+    with pytest.raises(
+        BudgetTooSmall, match="600 B of what is saved may not be moved: it is larger than the 99 B that"
+    ):
         planned(chain([100] * 6), Budget(200, 10**6, 99))
 
 
@@ -136,8 +138,8 @@ def test_a_must_goes_before_a_longer_slack() -> None:
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        (replace(ROOMY, far=99), "the far tier takes only 99B"),
-        (replace(ROOMY, inflight=99), "it is larger than the 99B that may be on its way"),
+        (replace(ROOMY, far=99), "the far tier takes only 99 B"),
+        (replace(ROOMY, inflight=99), "it is larger than the 99 B that may be on its way"),
     ],
     ids=["far", "inflight"],
 )
@@ -162,7 +164,7 @@ def test_a_must_that_is_not_saved_raises() -> None:
 
 def test_musts_for_which_there_is_no_gap_raise() -> None:
     problem = chain([100] * 3, act_1="must", act_2="must")
-    with pytest.raises(MustNotMove, match="no gap is left for it, since only 100B may be on its way at a time"):
+    with pytest.raises(MustNotMove, match="no gap is left for it, since only 100 B may be on its way at a time"):
         planned(problem, replace(ROOMY, inflight=100))
 
 
@@ -175,7 +177,7 @@ def test_a_preferred_storage_moves_though_all_fits() -> None:
 def test_a_preferred_storage_that_cannot_move_stays_and_the_plan_says_why() -> None:
     result = plan([(1.0, chain([100] * 4, act_1="prefer"))], LINK, replace(ROOMY, inflight=50), "unit")
     assert result.schedule.rows == ()
-    reason = "it is larger than the 50B that may be on its way"
+    reason = "it is larger than the 50 B that may be on its way"
     assert f"act_1 is preferred, and stays near: {reason}" in result.notes
 
 
