@@ -69,21 +69,23 @@ class Chooser:
     def rough(self) -> Choice | None:
         """The cheapest prefix that meets the budget, with all that is preferred if there is such a one."""
         for head in self._heads():
-            best = None
-            for flying in self._flyings():
-                found = [one for full in self._fulls(head) for one in self._fitting(full, len(head), flying)]
-                best = min([*([best] if best else []), *found], key=lambda choice: choice.cost, default=None)
-                if best and best.simulation.prediction.stall == 0:
-                    break
-            if best:
-                return best
+            found = [
+                (choice, full)
+                for full in self._fulls(head)
+                for choice in self._fitting(full, len(head), self.budget.inflight)
+            ]
+            if found:
+                best, full = min(found, key=lambda one: one[0].cost)
+                waits = best.simulation.prediction.stall > 0
+                less = [one for flying in self._less() if waits for one in self._fitting(full, len(head), flying)]
+                return min([best, *less], key=lambda choice: choice.cost)
         return None
 
-    def _flyings(self) -> list[int]:
-        """What may be on its way at most, and less: then what is more urgent does not stand behind it on the link."""
+    def _less(self) -> list[int]:
+        """Less than may be on its way: then what is more urgent does not stand behind it on the link."""
         biggest = max((storage.bytes for storage in self.order), default=0)
         less = (self.budget.inflight // 2**halving for halving in range(1, HALVINGS + 1))
-        return [self.budget.inflight, *(flying for flying in less if flying >= biggest > 0)]
+        return [flying for flying in less if flying >= biggest > 0]
 
     def _fitting(self, full: Sequence[Storage], head: int, flying: int) -> Iterator[Choice]:
         for count in self._counts(full, head):
