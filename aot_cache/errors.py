@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from .units import exact_size, size
+
 
 class AotCacheError(Exception):
     """Base of everything this package raises."""
@@ -63,7 +65,7 @@ class FarTierFull(TransferError):
 
     def __init__(self, where: object, needed: int, held: int, why: str) -> None:
         super().__init__(
-            f"the far tier in {where} holds {held} bytes and has no room for {needed} more ({why}): "
+            f"the far tier in {where} holds {size(held)} and has no room for {size(needed)} more ({why}): "
             "give it more, or keep more near"
         )
         self.needed, self.held = needed, held
@@ -113,10 +115,11 @@ class IllegalSchedule(OffloadError):
 
 
 class BudgetTooSmall(OffloadError):
-    """No plan meets the budget. smallest: the near memory, in bytes, that can be met with the other bounds as given."""
+    """No plan meets the budget. smallest: bytes that, asked for in its place, can be met; a thousandth less cannot."""
 
     def __init__(self, near: int, smallest: int, needed: str) -> None:
-        super().__init__(f"a budget of {near} bytes cannot be met: the smallest that can is {smallest} bytes; {needed}")
+        asked, able = exact_size(near), exact_size(smallest)
+        super().__init__(f"a budget of {asked} cannot be met: the smallest that can is {able}; {needed}")
         self.near, self.smallest, self.needed = near, smallest, needed
 
 

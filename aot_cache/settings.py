@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,10 @@ def _directory(name: str, value: Any) -> Path:
 
 def parse_size(name: str, value: Any) -> int:
     """Bytes from `10GB`, `500 MB`, `1.5GiB` or a plain number of bytes (at least 1)."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
+    match = re.fullmatch(r"\s*(\d{1,30}(?:\.\d{1,30})?)\s*([A-Za-z]*)\s*", str(value))
     unit = _UNITS.get(match[2].upper()) if match else None
-    size = float(match[1]) * unit if match and unit and not isinstance(value, bool) else 0.0
-    if not 1 <= size < float("inf"):
+    size = Decimal(match[1]) * unit if match and unit and not isinstance(value, bool) else 0
+    if size < 1:
         raise SettingError(name, value, "a size such as 10GB, 500MB or a number of bytes, at least 1")
     return int(size)
 

@@ -190,4 +190,6 @@ def fault(name: str, data: bytes) -> str | None:
 def not_one(key: str, keys: Sequence[str]) -> str:
     """What to say of a prefix that starts none or several `keys`."""
     shown = repr(printable(key))
-    return "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph or frame has the key {shown}"
+    return (
+        "\n  ".join([f"{shown} starts {len(keys)} keys:", *keys]) if keys else f"no graph or frame has the key {shown}"
+    )

@@ -245,4 +245,3 @@ def _nearest_rows(near: dict[str, Any] | None) -> Iterator[report.Fact]:
     yield "nearest", near["key"], "key"
     yield "nearest.made", near["created"], "time"
     yield "nearest.same", near["same"] or "neither graph nor name", "text"
-

@@ -10,6 +10,7 @@ from ..errors import OffloadError
 from ..offloading import draw, legality, record
 from ..offloading.problem import Problem
 from ..offloading.schedule import Schedule, parse
+from ..units import size
 
 # What an entry's manifest says of its plan; the other verbs and flags show a summary in their place.
 SCHEDULE, PROBLEM = "schedule", "problem"
@@ -75,5 +76,5 @@ def summary(extra: Mapping[str, Any]) -> str:
     if planned is None:
         return "none"
     rows, schedule = planned.schedule.rows, planned.schedule
-    moved = draw.size(sum(row.bytes for row in rows))
+    moved = size(sum(row.bytes for row in rows))
     return f"{len(rows)} of {schedule.tensors} saved storages move, {moved} each way (--schedule shows the plan)"

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any, Literal, TextIO
 
+from ..units import size as human_size
+
 Kind = Literal["text", "key", "count", "size", "time", "seconds"]
 Fact = tuple[str, Any, Kind]
 """Title, value, and how to show the value."""
@@ -19,7 +21,6 @@ Fact = tuple[str, Any, Kind]
 _PAUSE = 0.2
 # So many texts of one title on a terminal; a program gets all.
 _SHOWN = 20
-_SIZES = ("B", "kB", "MB", "GB", "TB")
 _AGES = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -104,14 +105,6 @@ def show(value: Any, kind: Kind, person: bool) -> str:
         return human_seconds(value) if person else f"{value:.6g}"
     text = printable(str(value))
     return text[:12] if person and kind == "key" else text
-
-
-def human_size(size: float) -> str:
-    for unit in _SIZES:
-        if size < 999.5 or unit == _SIZES[-1]:
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit == "B" or size >= 99.95 else f"{size:.1f} {unit}"
 
 
 def human_age(seconds: float) -> str:

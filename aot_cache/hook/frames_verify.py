@@ -36,7 +36,9 @@ class FrameVerifier:
         self._directory, self._ledger, self._end = settings.directory, ledger, end
         self.picks = Verifier(settings, end).picks
 
-    def settle(self, picked: frames_record.Picked, key: str, call: frames.Call, trace_it: Traced, store: Store | None) -> Any:
+    def settle(
+        self, picked: frames_record.Picked, key: str, call: frames.Call, trace_it: Traced, store: Store | None
+    ) -> Any:
         """Dynamo's own result, after the stored one was found to be the same: then it counts as a hit.
 
         Raises:
@@ -50,7 +52,9 @@ class FrameVerifier:
         self._ledger.add(Hit("frame", key, time.perf_counter() - started, entry=picked.name, verified=True))
         return result
 
-    def _fail(self, picked: frames_record.Picked, store: Store | None, differences: Mapping[str, str], started: float) -> None:
+    def _fail(
+        self, picked: frames_record.Picked, store: Store | None, differences: Mapping[str, str], started: float
+    ) -> None:
         texts = [f"{what}: {how}" for what, how in differences.items()]
         done, report = put_away(self._directory, picked, store, differences)
         of = picked.manifest.name, picked.manifest.parts

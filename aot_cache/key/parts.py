@@ -42,7 +42,9 @@ class KeyPart:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> KeyPart:
         summary = {str(name): str(value) for name, value in data["summary"].items()}
-        return cls(str(data["name"]), str(data["digest"]), {name: summary[name] for name in sorted(summary, key=_natural)})
+        return cls(
+            str(data["name"]), str(data["digest"]), {name: summary[name] for name in sorted(summary, key=_natural)}
+        )
 
 
 def _natural(text: str) -> list[tuple[int, str]]:

@@ -1,13 +1,15 @@
-"""Which storages of one problem move: prefixes of the order by slack, then one by one back again. Pure: no torch."""
+"""Which storages of one problem move: prefixes of the order by slack. Pure: no torch."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, product
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from ..errors import MustNotMove
+from ..units import exact_size, size
+from .fields import BOUND
 from .legality import immovable
 from .place import Placement, least, place, unmoved
 from .problem import Problem, Storage
@@ -16,18 +18,24 @@ from .simulate import Simulation, near, run
 
 # Prefixes of the order that are tried: over all of it, and next to the shortest that could do.
 PREFIXES, NEAREST = 48, 8
-# What may be spent on changes of the best prefix: visits of steps by simulations, and simulations at least.
-VISITS, FEWEST_TRIES = 200_000, 50
+# Orders that are tried: by slack alone, and with the largest half, third, ... before the others.
+ORDERS = 4
+# How often the bound of what is on its way is halved, if the lane waits.
+HALVINGS = 2
 # A limit of near memory under which every transfer is waited for at once.
 ALWAYS_WAIT = -1
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not."""
+    """What moves when, and how a step goes with it; the first `head` storages move whether it pays or not.
+
+    flying: bytes that were let on their way when it was placed, which may be less than are allowed.
+    """
 
     chosen: tuple[Storage, ...]
     head: int
+    flying: int
     placement: Placement
     simulation: Simulation
 
@@ -59,39 +67,58 @@ class Chooser:
                 raise MustNotMove(storage.name, why)
 
     def rough(self) -> Choice | None:
-        """The cheapest prefix of the order that meets the budget, with all that is preferred if there is such a one."""
+        """The cheapest prefix that meets the budget, with all that is preferred if there is such a one."""
         for head in self._heads():
-            full = self._full(head)
-            first = self._first(full, len(head))
-            counts = [*range(first, first + NEAREST), *(n for n in _grid(len(head), len(full)) if n >= first)]
-            found = []
-            for count in sorted(n for n in set(counts) if n <= len(full)):
-                choice = self.choice(full[:count], len(head))
-                found += [choice] if choice else []
-                if choice and choice.simulation.prediction.stall == 0:
-                    break  # More would move more, and could not be faster.
+            found = [
+                (choice, full)
+                for full in self._fulls(head)
+                for choice in self._fitting(full, len(head), self.budget.inflight)
+            ]
             if found:
-                return min(found, key=lambda choice: choice.cost)
+                best, full = min(found, key=lambda one: one[0].cost)
+                waits = best.simulation.prediction.stall > 0
+                less = [one for flying in self._less() if waits for one in self._fitting(full, len(head), flying)]
+                return min([best, *less], key=lambda choice: choice.cost)
         return None
 
-    def smallest(self) -> int:
-        """Bytes of the smallest budget for near memory that `rough` meets, with the other bounds as they are."""
-        return self._lowest()[0]
+    def _less(self) -> list[int]:
+        """Less than may be on its way: then what is more urgent does not stand behind it on the link."""
+        biggest = max((storage.bytes for storage in self.order), default=0)
+        less = (self.budget.inflight // 2**halving for halving in range(1, HALVINGS + 1))
+        return [flying for flying in less if flying >= biggest > 0]
+
+    def _fitting(self, full: Sequence[Storage], head: int, flying: int) -> Iterator[Choice]:
+        for count in self._counts(full, head):
+            if choice := self.choice(full[:count], head, flying):
+                yield choice
+                if choice.simulation.prediction.stall == 0:
+                    return  # More would move more, and could not be faster.
+
+    def can(self) -> bool:
+        """Whether some prefix meets the budget, whatever the link: each transfer is waited for at once."""
+        return any(
+            self._meets(full[:count])
+            for head in self._heads()
+            for full in self._fulls(head)
+            for count in self._counts(full, len(head))
+        )
 
     def needed(self) -> str:
-        """What keeps `smallest` from being smaller."""
-        texts = [f"{self._lowest()[1]} needs that much"]
+        """What keeps the budget, which is the smallest that can be met, from being smaller."""
+        texts = [f"{self._narrowest()} needs that much"]
         full = self._full(self.musts)
-        placed = place(self.problem, full, self.link, self.budget, self.base, ALWAYS_WAIT)
+        placed = self._placed(full, ALWAYS_WAIT)
         kept = sum(s.bytes for s in self.order) - sum(move.bytes for move in placed.outs)
         if kept:
-            bounds = f"far={self.budget.far} and inflight={self.budget.inflight}"
-            texts.append(f"{kept} bytes that may be moved stay near because of {bounds}")
+            bounds = " and ".join(
+                f"{name}={BOUND.write(name, getattr(self.budget, name))}" for name in ("far", "inflight")
+            )
+            texts.append(f"{size(kept)} that may be moved stay near because of {bounds}")
         refused: dict[str, int] = {}
         for name, why in self.barred.items():
             refused[why] = refused.get(why, 0) + self.problem.by_name[name].bytes
-        for why, size in sorted(refused.items(), key=lambda item: (-item[1], item[0])):
-            texts.append(f"{size} saved bytes may not be moved: {why}")
+        for why, total in sorted(refused.items(), key=lambda item: (-item[1], item[0])):
+            texts.append(f"{size(total)} of what is saved may not be moved: {why}")
         return "; ".join(texts)
 
     def reasons(self, choice: Choice) -> list[str]:
@@ -104,11 +131,24 @@ class Chooser:
     def _heads(self) -> list[tuple[Storage, ...]]:
         return [self.musts + self.prefers, self.musts] if self.prefers else [self.musts]
 
-    def _full(self, head: Sequence[Storage]) -> list[Storage]:
-        """All that may move, `head` first, as far as the far tier has room."""
+    def _counts(self, full: Sequence[Storage], head: int) -> list[int]:
+        """Of the prefixes of `full` that are tried: the shortest that could do, the next, and a grid."""
+        first = self._first(full, head)
+        counts = {*range(first, first + NEAREST), *(n for n in _grid(head, len(full)) if n >= first)}
+        return sorted(n for n in counts if n <= len(full))
+
+    def _fulls(self, head: Sequence[Storage]) -> Iterator[list[Storage]]:
+        """All that may move, `head` first, by slack; then with larger ones before others: each transfer has latency."""
+        sizes = sorted({storage.bytes for storage in self.order})
+        for at in sorted({len(sizes) * part // ORDERS for part in range(ORDERS)}):
+            yield self._full(head, sizes[at] if sizes else 0)
+
+    def _full(self, head: Sequence[Storage], large: int = 0) -> list[Storage]:
+        """All that may move as far as the far tier has room: `head`, then what has `large` bytes and more, by slack."""
         first = {storage.name for storage in head}
         full, room = [], self.budget.far
-        for storage in [*head, *(s for s in self.order if s.name not in first)]:
+        rest = [storage for storage in self.order if storage.name not in first]
+        for storage in [*head, *sorted(rest, key=lambda s: s.bytes < large)]:  # Stable: the order by slack stays.
             if storage.bytes <= room:
                 full.append(storage)
                 room -= storage.bytes
@@ -117,73 +157,54 @@ class Chooser:
     def _first(self, full: Sequence[Storage], low: int) -> int:
         """The smallest prefix of `full` that could meet the budget if transfers took no time."""
         counts = range(low, len(full) + 1)
-        return low + bisect_left(counts, True, key=lambda n: self._could(full[:n]))
+        return low + bisect_left(counts, True, key=lambda n: self.could(full[:n]))
 
-    def _could(self, chosen: Sequence[Storage]) -> bool:
+    def could(self, chosen: Sequence[Storage]) -> bool:
+        """Whether `chosen` would keep the budget if transfers took no time."""
         return max(map(_peak, least(self.problem, chosen, self.base))) <= self.budget.near
 
-    def choice(self, chosen: Sequence[Storage], head: int = 0) -> Choice | None:
+    def choice(self, chosen: Sequence[Storage], head: int = 0, flying: int | None = None) -> Choice | None:
         """`chosen`, with as little waiting as the budget lets; None if it cannot be met."""
         near = self.budget.near
-        if not self._could(chosen):
+        flying = self.budget.inflight if flying is None else flying
+        if not self.could(chosen):
             return None
         for limit in (near, near - max((s.bytes for s in chosen), default=0), ALWAYS_WAIT):
-            placed = place(self.problem, chosen, self.link, self.budget, self.base, limit)
+            placed = self._placed(chosen, limit, flying)
             done = run(self.problem, placed.outs, placed.ins, self.link)
             told = done.prediction
             if max(told.peak_forward, told.peak_backward) <= near and not self._lost(placed):
-                return Choice(tuple(chosen), head, placed, done)
+                return Choice(tuple(chosen), head, flying, placed, done)
         return None
 
     def _lost(self, placed: Placement) -> bool:
         """Whether what must move found no gap, since others took it."""
         return any(storage.name in placed.left for storage in self.musts)
 
-    def improved(self, best: Choice) -> Choice:
-        """`best` less what does not pay, then with others in place of some."""
-        visits = len(self.problem.forward) + len(self.problem.backward)
-        tries = max(FEWEST_TRIES, VISITS // max(1, visits))
-        changed = True
-        while changed:
-            changed = False
-            for chosen in self._neighbours(best):
-                if tries == 0:
-                    return best
-                tries -= 1
-                other = self.choice(chosen, best.head)
-                if other and other.cost < best.cost:
-                    best, changed = other, True
-                    break
-        return best
+    def _meets(self, chosen: Sequence[Storage]) -> bool:
+        """Whether `chosen` keep the budget if each transfer is waited for at once, which takes the least memory."""
+        if not self.could(chosen):
+            return False
+        placed = self._placed(chosen, ALWAYS_WAIT)
+        return max(map(_peak, near(self.problem, placed.outs, placed.ins))) <= self.budget.near and not self._lost(
+            placed
+        )
 
-    def _neighbours(self, best: Choice) -> Iterator[list[Storage]]:
-        """One storage less, shortest slack first; and if the lane waits, one in place of another, and one more."""
-        moved = {storage.name for storage in best.chosen}
-        loose = {storage.name for storage in best.chosen[best.head :]}
-        room = self.budget.far - sum(storage.bytes for storage in best.chosen)
-        free = [storage for storage in reversed(self.order) if storage.name in loose]
-        rest = [storage for storage in self.order if storage.name not in moved]
-        for old in free:
-            yield [storage for storage in best.chosen if storage is not old]
-        if best.simulation.prediction.stall == 0:
-            return
-        for old, new in product(free, rest):
-            if new.bytes <= room + old.bytes:
-                yield [new if storage is old else storage for storage in best.chosen]
-        yield from ([*best.chosen, new] for new in rest if new.bytes <= room)
+    def _placed(self, chosen: Sequence[Storage], limit: int, flying: int | None = None) -> Placement:
+        budget = self.budget if flying is None else replace(self.budget, inflight=flying)
+        return place(self.problem, chosen, self.link, budget, self.base, limit)
 
-    def _lowest(self) -> tuple[int, str]:
-        """Bytes at the lowest peak, and the step that it is at."""
+    def _narrowest(self) -> str:
+        """The step that has the most near when as little is near as can be."""
         found = []
         for head in self._heads():
             full = self._full(head)
             for count in _grid(len(head), len(full)):
-                placed = place(self.problem, full[:count], self.link, self.budget, self.base, ALWAYS_WAIT)
-                if self._lost(placed):
-                    continue
-                halves = near(self.problem, placed.outs, placed.ins)
-                found.append((max(map(_peak, halves)), self._step_of_peak(halves)))
-        return min(found)
+                placed = self._placed(full[:count], ALWAYS_WAIT)
+                if not self._lost(placed):
+                    halves = near(self.problem, placed.outs, placed.ins)
+                    found.append((max(map(_peak, halves)), self._step_of_peak(halves)))
+        return min(found)[1]
 
     def _step_of_peak(self, halves: tuple[list[int], list[int]]) -> str:
         forward, backward = halves
@@ -196,9 +217,9 @@ class Chooser:
     def _no_room(self, storage: Storage) -> str:
         """Why the bounds other than that of near memory keep `storage`, which must move, from moving with its like."""
         if storage not in self._full(self.musts):
-            return f"the far tier takes only {self.budget.far} bytes"
-        placed = place(self.problem, self.musts, self.link, self.budget, self.base, ALWAYS_WAIT)
-        bound = f"only {self.budget.inflight} bytes may be on their way at a time"
+            return f"the far tier takes only {exact_size(self.budget.far)}"
+        placed = self._placed(self.musts, ALWAYS_WAIT)
+        bound = f"only {exact_size(self.budget.inflight)} may be on its way at a time"
         return f"no gap is left for it, since {bound}" if storage.name in placed.left else ""
 
 
@@ -208,7 +229,7 @@ def _wanted(storage: Storage) -> bool:
 
 def _barred(storage: Storage, budget: Budget) -> str:
     if storage.bytes > budget.inflight and not immovable(storage):
-        return f"it is larger than the {budget.inflight} bytes that may be on their way"
+        return f"it is larger than the {exact_size(budget.inflight)} that may be on its way"
     return immovable(storage)
 
 

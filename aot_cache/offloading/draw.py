@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from ..units import seconds, size
 from .place import unmoved
 from .problem import Problem
 from .schedule import Link, Schedule
@@ -96,21 +97,13 @@ def svg(schedule: Schedule, problem: Problem, link: Link | None = None) -> str:
     return "\n".join([f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>', *parts, "</svg>"]) + "\n"
 
 
-def size(count: int) -> str:
-    """Bytes for a reader: three digits or so."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if count >= scale:
-            return f"{count / scale:.3g} {unit}" if count < 1000 * scale else f"{count / scale:,.0f} {unit}"
-    return f"{count} B"
-
-
 def _summary(schedule: Schedule, picture: _Picture) -> list[str]:
     told, base = picture.done.prediction, [max(half, default=0) for half in _halves(picture)]
     share = f"{told.stall / told.step:.1%}" if told.step else "0.0%"
     return [
         f"peak {size(told.peak_forward)} forward, {size(told.peak_backward)} backward; "
         f"without offload {size(base[0])}, {size(base[1])}",
-        f"{len(schedule.rows)} storages move {size(told.moved)}; step {told.step:.6g} s, waits {share}",
+        f"{len(schedule.rows)} storages move {size(told.moved)}; step {seconds(told.step)}, waits {share}",
     ]
 
 
@@ -166,7 +159,7 @@ def _ticks(waits: Sequence[float], scale: float) -> Iterator[str]:
         if wait:
             high = 24 * wait / longest
             place = f'x="{X + index * scale:.1f}" y="{378 - high:.1f}"'
-            yield f'<rect {place} width="2" height="{high:.1f}" fill="#c22"><title>{wait:.3g} s</title></rect>'
+            yield f'<rect {place} width="2" height="{high:.1f}" fill="#c22"><title>{seconds(wait)}</title></rect>'
 
 
 def _words(x: int, y: int, words: str) -> str:

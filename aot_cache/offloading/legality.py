@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 
 from ..errors import IllegalSchedule
+from ..units import exact_size
 from .problem import Problem, Storage
 from .schedule import Budget, Link, Prediction, Row, Schedule
 from .simulate import Simulation, simulate
 
 
 def verify(schedule: Schedule, problem: Problem, link: Link | None = None) -> Prediction:
-    """What a step will be like over `link`, or over the link that the schedule was planned for.
+    """What a step will be like over `link`, or over the link that the schedule was planned for, as a record tells it.
 
     Raises:
         IllegalSchedule: names each fault; also where the recorded peaks and bytes are not those of these graphs.
@@ -23,10 +24,11 @@ def verify(schedule: Schedule, problem: Problem, link: Link | None = None) -> Pr
         faults = bound_faults(schedule.rows, problem, schedule.budget, done)
     if faults or done is None:
         raise IllegalSchedule(faults)
-    found, told = done.prediction, schedule.predict
+    found, told = done.prediction.told, schedule.predict
     for name in ("peak_forward", "peak_backward", "moved"):
         if getattr(found, name) != getattr(told, name):
-            faults.append(f"the record tells {name}={getattr(told, name)}, and it is {getattr(found, name)}")
+            there = exact_size(getattr(found, name))
+            faults.append(f"the record tells {name}={exact_size(getattr(told, name))}, and it is {there}")
     if faults:
         raise IllegalSchedule(faults)
     return found
@@ -67,7 +69,7 @@ def row_faults(row: Row, problem: Problem) -> list[str]:
         return [f"{row.storage} is a row of kind {row.kind}, and only act can be checked"]
     faults = [f"{row.storage} may not be moved: {reason}" for reason in [immovable(storage)] if reason]
     for what, mine, theirs in (
-        ("bytes", row.bytes, storage.bytes),
+        ("bytes", exact_size(row.bytes), exact_size(storage.bytes)),
         ("kind", row.kind, storage.kind),
         ("replay", ",".join(row.replay), ",".join(storage.replay)),
     ):
@@ -113,7 +115,7 @@ def bound_faults(rows: tuple[Row, ...], problem: Problem, budget: Budget, done: 
     faults = []
     far = sum(row.bytes for row in rows)
     if far > budget.far:
-        faults.append(f"the far tier takes {budget.far} bytes, and the rows have {far}")
+        faults.append(f"the far tier takes {exact_size(budget.far)}, and the rows have {exact_size(far)}")
     for steps, half in ((problem.forward, done.forward), (problem.backward, done.backward)):
         for what, found, bound in (
             ("on their way", half.inflight, budget.inflight),
@@ -121,5 +123,6 @@ def bound_faults(rows: tuple[Row, ...], problem: Problem, budget: Budget, done: 
         ):
             most = max(found, default=0)
             if most > bound:
-                faults.append(f"{most} bytes are {what} at {steps[found.index(most)].name}, and {bound} are allowed")
+                where = steps[found.index(most)].name
+                faults.append(f"{exact_size(most)} are {what} at {where}, and {exact_size(bound)} are allowed")
     return faults

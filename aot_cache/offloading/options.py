@@ -6,27 +6,30 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import SettingError
 from ..settings import parse_size
+from .fields import UNLIMITED
 from .problem import Storage
-from .schedule import VERSION, Budget, Link, Schedule, parse, render
+from .schedule import HEADER, VERSION, Budget, Link, Schedule, parse, render
 
 Wish = Literal["must", "prefer", "never"]
 WISHES: tuple[Wish, ...] = ("must", "prefer", "never")
 Policy = Callable[[Storage], Wish | None]
-UNLIMITED = 2**50
-"""Bytes of a far tier whose size nobody bounds."""
 # Shares of the activations that are kept at most, while the rest is recomputed: torch's activation_memory_budget.
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+# How far from the best of them it is looked for a better one.
+FINER = 0.05
 
 
 @dataclass(frozen=True)
 class Options:
-    """See `aot_cache.offload`. kind: "disk", "host" or "auto"; directory: of a tier on disk; fixed: a plan's text."""
+    """See `aot_cache.offload`. kind: "disk", "host" or "auto"; directory: of a tier on disk; fixed: a plan's text;
+    halved: of the near memory, half may be on its way, since nothing else was asked for.
+    """
 
     budget: Budget
     kind: str
@@ -35,6 +38,7 @@ class Options:
     fixed: str | None
     policy: Policy | None
     dry_run: bool
+    halved: bool = False
 
     @classmethod
     def of(
@@ -62,9 +66,14 @@ class Options:
                 raise SettingError("policy", policy, "left out where a plan is given")
             return cls(parse(fixed).budget, kind, directory, None, fixed, None, dry_run)
         near = parse_size("budget", "" if budget is None else budget)
-        flying = near // 2 if inflight is None else parse_size("inflight", inflight)
         limit = UNLIMITED if far_limit is None else parse_size("far_limit", far_limit)
-        return cls(Budget(near, limit, max(flying, 1)), kind, directory, _link(link), None, policy, dry_run)
+        bounds = Budget(near, limit, _half(near) if inflight is None else parse_size("inflight", inflight))
+        return cls(bounds, kind, directory, _link(link), None, policy, dry_run, inflight is None)
+
+    def at(self, near: int) -> Budget:
+        """The budget, had `near` bytes been asked for."""
+        inflight = _half(near) if self.halved else self.budget.inflight
+        return replace(self.budget, near=near, inflight=inflight)
 
     @property
     def schedule(self) -> Schedule | None:
@@ -76,10 +85,24 @@ class Options:
 
         Not the kind of tier: that is a matter of the graph's device.
         """
-        link = "probed" if self.link is None else repr(self.link)
+        link = "probed" if self.link is None else _words("link", self.link)
         plan = "" if self.fixed is None else hashlib.blake2b(self.fixed.encode(), digest_size=16).hexdigest()
-        budget = {name: str(getattr(self.budget, name)) for name in ("near", "far", "inflight")}
+        budget = {name: form.write(name, getattr(self.budget, name)) for name, form in HEADER["budget"].items()}
         return {**budget, "link": link, "plan": plan, "record": str(VERSION)}
+
+
+def _words(line: str, value: Any) -> str:
+    """As a line of a record says it."""
+    return " ".join(f"{name}={form.write(name, getattr(value, name))}" for name, form in HEADER[line].items())
+
+
+def finer(knob: float) -> list[float]:
+    """The shares next to the best of KNOBS that are tried after it."""
+    return [near for near in (round(knob - FINER, 2), round(knob + FINER, 2)) if 0 < near < 1]
+
+
+def _half(near: int) -> int:
+    return max(near // 2, 1)
 
 
 def _far(far: Any) -> tuple[str, Path]:

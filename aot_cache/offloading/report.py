@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
+from ..units import seconds, size
 from . import far
-from .draw import size
 from .place import unmoved
 from .problem import START, Problem
 from .session import Planned, Session
@@ -83,7 +83,7 @@ def _told(planned: Planned) -> Iterator[str]:
     yield f"{planned.source}; budget {size(schedule.budget.near)}, peak {size(peak)}, without offload {size(without)}"
     moved = sum(row.bytes for row in schedule.rows)
     yield f"{len(schedule.rows)} of {schedule.tensors} saved storages move, {size(moved)} each way, a step"
-    yield f"a step is predicted to take {predict.step:.3g} s, of which {predict.stall:.3g} s are waiting"
+    yield f"a step is predicted to take {seconds(predict.step)}, of which {seconds(predict.stall)} are waiting"
     for reason, amount in planned.refused_bytes.items():
         yield f"{size(amount)} may not move: {reason}"
     yield from planned.notes

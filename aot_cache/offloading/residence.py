@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import TransferError
+from ..units import exact_size, rounded_up, size
 from .transfer import Arrival, Slot, Transfer
 
 _numbers = itertools.count(1)
@@ -116,9 +117,10 @@ class Residence:
         while self._coming and self.near + weight.nbytes > self.budget:
             self._drop(next(reversed(self._coming)))
         if self.near + weight.nbytes > self.budget:
+            least = exact_size(rounded_up(self.near + weight.nbytes))
             raise TransferError(
-                f"{weight.name} ({weight.nbytes} bytes) is needed while {self.near} bytes of other weights are in use, "
-                f"which passes the budget of {self.budget}: give it at least {self.near + weight.nbytes}"
+                f"{weight.name} ({size(weight.nbytes)}) is needed while {size(self.near)} of other weights are in use, "
+                f"which passes the budget of {size(self.budget)}: give it at least {least}"
             )
 
     def _look_ahead(self) -> None:

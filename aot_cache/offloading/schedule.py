@@ -10,10 +10,11 @@ wait, both included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ScheduleSyntax
+from ..units import rounded
 from . import fields
 from .fields import Form
 from .problem import Kind
@@ -28,7 +29,7 @@ HEADER: dict[str, dict[str, Form]] = {
         "latency": fields.SECONDS,
         "source": fields.WORD,
     },
-    "budget": {"near": fields.BYTES, "far": fields.BYTES, "inflight": fields.BYTES},
+    "budget": {"near": fields.BYTES, "far": fields.BOUND, "inflight": fields.BYTES},
     "cost": {"table": fields.WORD, "solver": fields.WORD, "recompute": fields.NUMBER},
     "predict": {
         "peak_fw": fields.BYTES,
@@ -96,6 +97,11 @@ class Prediction:
     step: float
     stall: float
     moved: int
+
+    @property
+    def told(self) -> Prediction:
+        """As a record tells it: with seconds to six digits."""
+        return replace(self, step=rounded(self.step), stall=rounded(self.stall))
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ from typing import Any
 
 from ..errors import BudgetTooSmall, IllegalSchedule, OffloadError
 from ..torch_compat.partition import Halves, Joint
+from ..units import exact_size, seconds
 from . import costs, far, legality, operators, passes, record
 from .cut import Candidate, candidate
-from .options import KNOBS, Options
+from .options import KNOBS, Options, finer
 from .planner import SOLVER, Plan, plan
 from .problem import Problem
 from .schedule import Schedule, parse, render
@@ -110,23 +111,36 @@ class Session:
         """With as much recomputation as pays: less is only cut if the graph as configured waits, or does not fit."""
         first = candidate(joint, joint.knob, self.options, musts)
         link = far.link(self.options, first.device)
-        budget = self.options.budget
+        tried = {first.knob: first}
+
+        def best() -> Plan:
+            ways = [(knob, one.problem) for knob, one in tried.items()]
+            return plan(ways, link, self.options.budget, first.cost, self.options.at)
+
         knobs = [knob for knob in KNOBS if knob < joint.knob] if joint.repeatable else []
         try:
-            found = plan([(first.knob, first.problem)], link, budget, first.cost)
+            found = best()
             if found.simulation.prediction.stall == 0 or not knobs:
                 return first, found
         except BudgetTooSmall:
             if not knobs:
                 raise
-        tried = {first.knob: first}
+        self._cut_more(joint, knobs, musts, tried)
+        found = best()
+        close = [knob for knob in finer(found.schedule.recompute) if knob < joint.knob]
+        if self._cut_more(joint, close, musts, tried):
+            found = best()
+        return tried[found.schedule.recompute], found
+
+    def _cut_more(self, joint: Joint, knobs: list[float], musts: list[str], tried: dict[float, Candidate]) -> bool:
+        """Adds to `tried` what else `knobs` make of the joint graph; whether they do."""
+        count, first = len(tried), tried[joint.knob]
         for knob in knobs:
             other = candidate(joint, knob, self.options, musts)
             known = {(c.problem.forward_digest, c.problem.backward_digest) for c in tried.values()}
             if (other.problem.forward_digest, other.problem.backward_digest) not in known and _keeps(other, first):
                 tried[knob] = other
-        found = plan([(knob, c.problem) for knob, c in tried.items()], link, budget, first.cost)
-        return tried[found.schedule.recompute], found
+        return len(tried) > count
 
     # -- the cache -----------------------------------------------------------------------------------------------------
 
@@ -144,14 +158,16 @@ class Session:
             raise IllegalSchedule([f"it needs operators of {extra.get('operators')}"])
         schedule, problem = parse(extra["schedule"]), record.problem(extra.get("problem", {}))
         if schedule.budget != self.options.budget:
-            raise IllegalSchedule([f"it was made for {schedule.budget}"])
+            raise IllegalSchedule(
+                [f"it was made for a budget of {exact_size(schedule.budget.near)}, or for other bounds beside it"]
+            )
         device = str(extra.get("device"))
         is_fixed = schedule.link.source != "probe" or not schedule.rows
         link = schedule.link if is_fixed else far.link(self.options, device)
         told = legality.verify(schedule, problem, link)
         slower = max(schedule.link.d2h / link.d2h, schedule.link.h2d / link.h2d)
         if slower > SLOWER_LINK and told.step > LONGER_STEP * schedule.predict.step:
-            step = f"a step takes {told.step:.3g} s in place of {schedule.predict.step:.3g} s"
+            step = f"a step takes {seconds(told.step)} in place of {seconds(schedule.predict.step)}"
             raise IllegalSchedule([f"the link is {slower:.1f} times slower here, and {step}"])
         return Planned(schedule, problem, tuple(map(str, extra.get("notes", ()))), "cache", device)
 

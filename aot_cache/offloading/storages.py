@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from ..errors import OffloadError
 from ..torch_compat import aliases
+from ..units import exact_size
 from . import names
 from .fusing import find_vanishing
 from .groups import Group, Half, half, join, maker, unique
@@ -201,7 +202,7 @@ def _refusal(group: Group, saved: list[tuple[Node, Node]], is_mutated: bool, sma
     if waiting := next((why for node in group.nodes if (why := aliases.awaits(node))), ""):
         return waiting
     if size < smallest:
-        return f"smaller than {smallest} bytes"
+        return f"smaller than {exact_size(smallest)}"
     if value.storage_offset() != 0 or extent(value.shape, value.stride(), value.dtype) != size:
         return "no node holds all of it"
     return _cannot_replay(group, saved)

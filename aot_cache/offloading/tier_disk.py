@@ -14,6 +14,7 @@ from pathlib import Path
 from torch import Tensor
 
 from ..errors import FarTierFull, TransferError
+from ..units import exact_size
 
 _PAGE = 4096
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -77,7 +78,7 @@ class DiskTier:
         last = next((extent for extent in self._free if extent.offset + extent.size == self._end), None)
         start = last.offset if last else self._end
         if start + size > self._limit:
-            raise FarTierFull(self._directory, size, self.used, f"it may hold {self._limit}")
+            raise FarTierFull(self._directory, size, self.used, f"it may hold {exact_size(self._limit)}")
         try:
             os.posix_fallocate(self._file.fileno(), start, size)
         except OSError as error:

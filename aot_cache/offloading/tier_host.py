@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FarTierFull
+from ..units import exact_size
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class HostTier:
         if self._held + size > self._limit:
             self._release()
         if self._held + size > self._limit:
-            raise FarTierFull("host memory", size, self._held, f"it may hold {self._limit}")
+            raise FarTierFull("host memory", size, self._held, f"it may hold {exact_size(self._limit)}")
         try:
             place = self.pin(size)
         except RuntimeError as error:

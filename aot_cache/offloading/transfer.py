@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import FarTierFull, TransferError
+from ..units import exact_size
 
 
 class Copy(Protocol):
@@ -136,7 +137,7 @@ class Transfer:
         """
         arrival = Arrival(slot, *like)
         if extent(arrival.size, arrival.stride, arrival.dtype) != slot.nbytes:
-            raise TransferError(f"{slot.nbytes} bytes went out, and {tuple(like[0])} of {like[2]} is asked for")
+            raise TransferError(f"{exact_size(slot.nbytes)} went out, and {tuple(like[0])} of {like[2]} is asked for")
         with self._lock:
             self.settle(slot)
             self._in.append(weakref.ref(arrival))

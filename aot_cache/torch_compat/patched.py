@@ -20,7 +20,6 @@ from types import (
 from typing import Any, NamedTuple
 
 
-
 class Where(NamedTuple):
     """Modules whose names start so, and modules with these names."""
 
@@ -118,7 +117,10 @@ def _is_exchanged(value: Any, members: Any) -> bool:
     if file != _GENERATED:
         return True
     # What dataclass and namedtuple generate are methods.
-    return value.__globals__ is members or value.__code__.co_name not in (name, "<lambda>" if name == "__new__" else name)
+    return value.__globals__ is members or value.__code__.co_name not in (
+        name,
+        "<lambda>" if name == "__new__" else name,
+    )
 
 
 @functools.lru_cache(maxsize=None)

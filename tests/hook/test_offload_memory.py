@@ -70,7 +70,7 @@ def test_memory_between_forward_and_backward_falls_by_what_moves(trained: Traine
 def test_what_moves_in_a_step_is_the_plan_and_the_report_says_so(trained: Trained, mode: str) -> None:
     found = trained(mode)
     assert found["out"] == found["in"] == found["planned"] > 0
-    assert "128 MiB out and 128 MiB in; planned 128 MiB each" in found["said"]
+    assert "134 MB out and 134 MB in; planned 134 MB each" in found["said"]
 
 
 def test_a_warm_process_generates_no_code(trained: Trained) -> None:

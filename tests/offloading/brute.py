@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, product
 
 from aot_cache.errors import BudgetTooSmall
+from aot_cache.offloading.bound import compute
 from aot_cache.offloading.choose import ALWAYS_WAIT
 from aot_cache.offloading.legality import immovable
 from aot_cache.offloading.place import least, place, unmoved
-from aot_cache.offloading.planner import compute, plan
+from aot_cache.offloading.planner import plan
 from aot_cache.offloading.problem import Problem, Step, Storage
 from aot_cache.offloading.schedule import Budget, Link
 from aot_cache.offloading.simulate import Move, inflight, near, queued, run

@@ -3,10 +3,9 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree import ElementTree
 
-import pytest
 from hypothesis import given
 
-from aot_cache.offloading.draw import size, svg, text
+from aot_cache.offloading.draw import svg, text
 from aot_cache.offloading.planner import plan
 from aot_cache.offloading.problem import Problem
 from aot_cache.offloading.schedule import Budget, Link, Schedule
@@ -94,11 +93,3 @@ def test_a_problem_without_steps_or_bytes_is_drawn() -> None:
 def test_a_picture_is_the_same_each_time() -> None:
     again = replace(SCHEDULE, rows=SCHEDULE.rows[::-1])
     assert (text(again, PROBLEM), svg(again, PROBLEM)) == (text(SCHEDULE, PROBLEM), svg(SCHEDULE, PROBLEM))
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (64 << 20, "64 MiB"), (1023 << 20, "1,023 MiB")],
-)
-def test_sizes_are_short(count: int, words: str) -> None:
-    assert size(count) == words

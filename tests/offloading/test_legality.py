@@ -46,7 +46,7 @@ BAD = {
     "no_step": (with_row(out_after="f9"), "act_0: out-after is f9, which is no step of that half"),
     "other_half": (with_row(need_at="f3"), "act_0: need-at is f3, which is no step of that half"),
     "no_way_out": (with_row(out_after=None), "act_0: out-after is -, which is no step of that half"),
-    "bytes": (with_row(bytes=99), "act_0 has bytes 100, and its row says 99"),
+    "bytes": (with_row(bytes=99), "act_0 has bytes '100 B', and its row says '99 B'"),
     "replay": (with_row(replay=("t",)), "act_0 has replay '', and its row says 't'"),
     "kind": (with_row(kind="weight"), "act_0 is a row of kind weight, and only act can be checked"),
     "unknown": (with_row(storage="act_9"), "act_9 is no storage of these graphs"),
@@ -54,12 +54,12 @@ BAD = {
     "refused": (with_row(storage="act_5"), "act_5 may not be moved: mutated later"),
     "graphs": (replace(GOOD, backward="x"), "made for other graphs: forward fw1 and backward x, not fw1 and bw1"),
     "tensors": (replace(GOOD, tensors=3), "made for 3 saved storages, and there are 7"),
-    "far": (replace(GOOD, budget=replace(GOOD.budget, far=199)), "the far tier takes 199 bytes, and the rows have 200"),
-    "inflight": (replace(GOOD, budget=replace(GOOD.budget, inflight=199)), "200 bytes are on their way at f3, and 199"),
-    "near": (replace(GOOD, budget=replace(GOOD.budget, near=409)), "410 bytes are near at f5, and 409 are allowed"),
-    "row_gone": (replace(GOOD, rows=(FIRST,)), "510 bytes are near at"),
-    "peak": (replace(GOOD, predict=replace(GOOD.predict, peak_forward=1)), "the record tells peak_forward=1"),
-    "moved": (replace(GOOD, predict=replace(GOOD.predict, moved=1)), "the record tells moved=1, and it is 400"),
+    "far": (replace(GOOD, budget=replace(GOOD.budget, far=199)), "the far tier takes 199 B, and the rows have 200 B"),
+    "inflight": (replace(GOOD, budget=replace(GOOD.budget, inflight=199)), "200 B are on their way at f3, and 199 B"),
+    "near": (replace(GOOD, budget=replace(GOOD.budget, near=409)), "410 B are near at f5, and 409 B are allowed"),
+    "row_gone": (replace(GOOD, rows=(FIRST,)), "510 B are near at"),
+    "peak": (replace(GOOD, predict=replace(GOOD.predict, peak_forward=1)), "the record tells peak_forward=1 B"),
+    "moved": (replace(GOOD, predict=replace(GOOD.predict, moved=1)), "the record tells moved=1 B, and it is 400 B"),
 }
 
 

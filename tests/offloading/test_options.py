@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aot_cache.errors import ScheduleSyntax, SettingError
-from aot_cache.offloading.options import UNLIMITED, Options
+from aot_cache.offloading.options import UNLIMITED, Options, finer
 from aot_cache.offloading.schedule import Budget, Link, Prediction, Schedule, render
 
 
@@ -30,6 +30,22 @@ def plan(tmp_path: Path) -> Path:
 
 def test_half_of_the_budget_may_be_on_its_way_and_the_far_tier_has_no_bound() -> None:
     assert of().budget == Budget(4 * 10**9, UNLIMITED, 2 * 10**9)
+
+
+def test_another_amount_of_near_memory_has_the_bounds_that_asking_for_it_would_have_given() -> None:
+    for how in ({}, {"inflight": "1MB"}, {"far_limit": 7}):
+        assert of(**how).at(10**9) == of(budget="1GB", **how).budget
+
+
+def test_what_decides_a_plan_is_told_as_a_record_tells_it() -> None:
+    facts = of(link=(25e9, 1e9, 1e-5)).facts()
+    assert (facts["near"], facts["far"], facts["inflight"]) == ("4GB", "unlimited", "2GB")
+    assert facts["link"] == "d2h=25GB/s h2d=1GB/s lanes=1 latency=10us source=given"
+
+
+def test_next_to_a_knob_are_two_that_are_shares() -> None:
+    assert finer(0.5) == [0.45, 0.55]
+    assert finer(1.0) == [0.95]
 
 
 def test_bounds_that_are_given_count() -> None:

@@ -62,7 +62,7 @@ def test_a_plan_is_legal_and_holds_its_budget(planned: tuple[Problem, Schedule])
     done = simulate(problem, schedule.rows, schedule.link)
     assert max(done.forward.near + done.backward.near) <= schedule.budget.near
     assert max(done.forward.inflight + done.backward.inflight) <= schedule.budget.inflight
-    assert done.prediction == verify(schedule, problem) == schedule.predict
+    assert done.prediction.told == verify(schedule, problem) == schedule.predict
     assert parse(render(schedule)) == schedule
 
 
@@ -78,6 +78,29 @@ def test_what_cannot_be_met_says_the_smallest_that_can(data: st.DataObject) -> N
         assert check(schedule, problem) == []
 
 
+@given(st.data())
+def test_where_half_of_the_budget_may_be_on_its_way_the_smallest_can_be_met_and_one_clearly_smaller_cannot(
+    data: st.DataObject,
+) -> None:
+    problem, link = data.draw(problems(must=data.draw(st.booleans()))), data.draw(links)
+
+    def at(near: int) -> Budget:
+        return Budget(near, total(problem), max(near // 2, 1))
+
+    def ask(near: int) -> Schedule:
+        return plan([(1.0, problem)], link, at(near), "unit", at).schedule
+
+    try:
+        ask(data.draw(st.integers(0, total(problem))))
+    except BudgetTooSmall as error:
+        assert error.near < error.smallest
+        assert check(ask(error.smallest), problem) == []
+        with pytest.raises((BudgetTooSmall, MustNotMove)):
+            ask(min(error.smallest * 99 // 100, error.smallest - 2))
+    except MustNotMove:
+        pass
+
+
 @given(problems(), links)
 def test_room_for_all_moves_nothing(problem: Problem, link: Link) -> None:
     assert planned(problem, Budget(total(problem), 0, 0), link).rows == ()
@@ -89,16 +112,18 @@ def test_a_budget_too_small_names_the_step_and_what_may_not_be_moved() -> None:
         planned(problem, replace(ROOMY, near=200))
     assert caught.value.smallest == 410
     assert str(caught.value) == (
-        "a budget of 200 bytes cannot be met: the smallest that can is 410 bytes; f5 in the forward needs that much; "
-        "100 saved bytes may not be moved: an alias of an input; 100 saved bytes may not be moved: mutated later; "
-        "10 saved bytes may not be moved: it is an input"
+        "a budget of 200 B cannot be met: the smallest that can is 410 B; f5 in the forward needs that much; "
+        "100 B of what is saved may not be moved: an alias of an input; "
+        "100 B of what is saved may not be moved: mutated later; 10 B of what is saved may not be moved: it is an input"
     )
 
 
 def test_a_budget_too_small_names_the_other_bounds_that_keep_storages_near() -> None:
-    with pytest.raises(BudgetTooSmall, match="500 bytes that may be moved stay near because of far=100 and"):
+    with pytest.raises(BudgetTooSmall, match="500 B that may be moved stay near because of far=100B and inflight=200B"):
         planned(chain([100] * 6), Budget(200, 100, 200))
-    with pytest.raises(BudgetTooSmall, match="600 saved bytes may not be moved: it is larger than the 99 bytes that"):
+    with pytest.raises(
+        BudgetTooSmall, match="600 B of what is saved may not be moved: it is larger than the 99 B that"
+    ):
         planned(chain([100] * 6), Budget(200, 10**6, 99))
 
 
@@ -113,8 +138,8 @@ def test_a_must_goes_before_a_longer_slack() -> None:
 @pytest.mark.parametrize(
     ("budget", "reason"),
     [
-        (replace(ROOMY, far=99), "the far tier takes only 99 bytes"),
-        (replace(ROOMY, inflight=99), "it is larger than the 99 bytes that may be on their way"),
+        (replace(ROOMY, far=99), "the far tier takes only 99 B"),
+        (replace(ROOMY, inflight=99), "it is larger than the 99 B that may be on its way"),
     ],
     ids=["far", "inflight"],
 )
@@ -139,7 +164,7 @@ def test_a_must_that_is_not_saved_raises() -> None:
 
 def test_musts_for_which_there_is_no_gap_raise() -> None:
     problem = chain([100] * 3, act_1="must", act_2="must")
-    with pytest.raises(MustNotMove, match="no gap is left for it, since only 100 bytes may be on their way at a time"):
+    with pytest.raises(MustNotMove, match="no gap is left for it, since only 100 B may be on its way at a time"):
         planned(problem, replace(ROOMY, inflight=100))
 
 
@@ -152,7 +177,7 @@ def test_a_preferred_storage_moves_though_all_fits() -> None:
 def test_a_preferred_storage_that_cannot_move_stays_and_the_plan_says_why() -> None:
     result = plan([(1.0, chain([100] * 4, act_1="prefer"))], LINK, replace(ROOMY, inflight=50), "unit")
     assert result.schedule.rows == ()
-    reason = "it is larger than the 50 bytes that may be on their way"
+    reason = "it is larger than the 50 B that may be on its way"
     assert f"act_1 is preferred, and stays near: {reason}" in result.notes
 
 
@@ -176,7 +201,7 @@ def test_recomputing_wins_just_where_the_link_is_slow(rate: float, wanted: float
     result = plan(candidates, Link(rate, rate), replace(ROOMY, near=450), "unit")
     assert result.schedule.recompute == wanted
     assert len([note for note in result.notes if note.startswith("recompute=")]) == 2
-    assert result.notes[-1].startswith(f"the plan is that of recompute={wanted}, improved: ")
+    assert result.notes[-2].startswith(f"the plan is that of recompute={wanted}, improved: ")
     assert check(result.schedule, result.problem) == []
 
 
@@ -218,6 +243,9 @@ def test_equal_input_gives_equal_text_under_any_hash_seed(fresh_process: FreshPr
     assert len(parse(texts[0][0]).rows) > 2
 
 
+DIGITS = 1e-5  # that a record has of seconds
+
+
 def gaps(layers: int, seeds: range, best: brute.Best) -> list[float]:
     found = []
     for seed in seeds:
@@ -228,13 +256,13 @@ def gaps(layers: int, seeds: range, best: brute.Best) -> list[float]:
 
 def test_of_all_sets_of_storages_the_planner_finds_nearly_the_best() -> None:
     found = gaps(8, range(12), brute.best_subset)
-    assert min(found) >= -1e-9
+    assert min(found) >= -DIGITS
     assert sum(found) / len(found) <= 0.01
 
 
 def test_of_all_legal_schedules_the_planner_finds_nearly_the_best() -> None:
     found = gaps(4, range(40), brute.best_of_all)
-    assert min(found) >= -1e-9
+    assert min(found) >= -DIGITS
     assert sum(found) / len(found) <= 0.03
 
 
@@ -242,3 +270,11 @@ def test_the_brute_force_meets_budgets_that_it_can_and_no_others() -> None:
     problem = chain([100] * 4)
     assert brute.best_of_all(problem, LINK, replace(ROOMY, near=410)) == 8.0
     assert brute.best_of_all(problem, LINK, replace(ROOMY, near=100)) is None
+
+
+def test_where_each_transfer_has_latency_few_large_ones_move() -> None:
+    # Either act_10 has to go, or nine of those before it, which have the longer slack.
+    problem = chain([10] * 10 + [100] + [10] * 20)
+    budget = Budget(total(problem) - 90, 10**6, 200)
+    assert moved(planned(problem, budget, Link(100.0, 100.0, latency=5.0))) == ["act_10"]
+    assert "act_0" in moved(planned(problem, budget, Link(100.0, 100.0)))

@@ -13,6 +13,7 @@ from aot_cache.offloading.place import unmoved
 from aot_cache.offloading.planner import plan
 from aot_cache.offloading.schedule import Budget, Link
 from aot_cache.offloading.session import Planned, Session
+from aot_cache.units import size
 
 from .problems import chain
 
@@ -35,17 +36,17 @@ def moved(session: Session) -> int:
 def test_it_says_what_moves_what_may_not_and_why(session: Session) -> None:
     text = report.text(session, None)
     assert moved(session) > 0
-    assert f"{moved(session) // MIB} MiB each way" in text
-    assert "1 MiB may not move: mutated later" in text
-    assert "budget 5 MiB" in text
+    assert f"{size(moved(session))} each way" in text
+    assert "1.0 MB may not move: mutated later" in text
+    assert "budget 5.2 MB" in text
     assert "measured" not in text
 
 
 def test_a_step_stands_against_the_plan(session: Session) -> None:
     text = report.text(session, report.Measured(out=moved(session), back=0, peak=3 * MIB))
-    planned = f"{moved(session) // MIB} MiB"
+    planned = size(moved(session))
     assert f"{planned} out and 0 B in; planned {planned} each" in text
-    assert "memory above what there was before it: 3 MiB; planned" in text
+    assert "memory above what there was before it: 3.1 MB; planned" in text
 
 
 def test_memory_above_what_there_was_leaves_out_what_is_given(session: Session) -> None:
@@ -59,7 +60,7 @@ def test_failures_and_empty_blocks_say_so() -> None:
     opened = Session(Options.of("5MB", None))
     assert "nothing was planned" in report.text(opened, None)
     opened.failures.append(BudgetTooSmall(1, 2, "three"))
-    assert "failed: a budget of 1 bytes cannot be met" in report.text(opened, None)
+    assert "failed: a budget of 1 B cannot be met" in report.text(opened, None)
 
 
 def test_a_step_on_the_cpu_is_measured_by_the_resident_set() -> None:

@@ -75,13 +75,14 @@ def test_a_smaller_budget_moves_something_and_the_plan_keeps_to_it() -> None:
     assert max(predict.peak_forward, predict.peak_backward) < peak
 
 
-def test_a_budget_that_cannot_be_met_reaches_the_caller_with_the_smallest_that_can() -> None:
+@pytest.mark.parametrize("inflight", ["1MB", None], ids=str)
+def test_a_budget_that_cannot_be_met_reaches_the_caller_with_the_smallest_that_can(inflight: str | None) -> None:
     with pytest.raises(BudgetTooSmall) as caught:
-        train(model, budget=1000, inflight="1MB")
-    opened, _ = train(model, budget=caught.value.smallest, inflight="1MB")
+        train(model, budget=1000, inflight=inflight)
+    opened, _ = train(model, budget=caught.value.smallest, inflight=inflight)
     assert opened.plans
     with pytest.raises(BudgetTooSmall):
-        train(model, budget=caught.value.smallest - 1, inflight="1MB")
+        train(model, budget=caught.value.smallest * 99 // 100, inflight=inflight)
 
 
 def test_what_failed_is_kept_for_the_report() -> None:
@@ -261,7 +262,7 @@ def test_a_row_that_would_lose_data_is_refused(planned: Planned) -> None:
 
 
 def test_a_budget_that_is_not_the_one_of_the_block_is_refused(planned: Planned) -> None:
-    with pytest.raises(IllegalSchedule, match="made for Budget"):
+    with pytest.raises(IllegalSchedule, match="made for a budget of"):
         check(planned, how={"budget": "99MB"})
 
 

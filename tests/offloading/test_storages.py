@@ -113,7 +113,7 @@ def test_aliases_of_outputs_may_not_move(shape: Callable[[Tensor], Tensor]) -> N
 
 
 def test_small_and_empty_storages_may_not_move() -> None:
-    assert by_reason(problem(lambda x: x.exp().sum(), leaf(16), smallest=65)) == {"smaller than 65 bytes": 64}
+    assert by_reason(problem(lambda x: x.exp().sum(), leaf(16), smallest=65)) == {"smaller than 65 B": 64}
     found = storages.analyse(cut(lambda x: x.exp().sum(), leaf(0, 4)), smallest=0).problem
     assert {s.refused for s in found.storages if s.saved and s.kind == "act"} <= {"empty"}
 

@@ -187,7 +187,7 @@ def test_an_error_of_a_copy_in_reaches_the_step(tier: ManualTier) -> None:
 
 def test_asking_for_another_size_than_went_out_is_an_error(tier: ManualTier) -> None:
     transfer = Transfer(tier, 4 * KILO)
-    with pytest.raises(TransferError, match="1024 bytes went out"):
+    with pytest.raises(TransferError, match="1.024 kB went out"):
         fetch(transfer, transfer.put(tensor()), tensor(2))
 
 

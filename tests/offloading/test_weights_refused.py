@@ -14,6 +14,7 @@ import aot_cache
 from aot_cache.errors import BudgetTooSmall, FarTierFull, OffloadError, SettingError, TransferError
 from aot_cache.offloading import weights
 from aot_cache.offloading.tier_disk import DiskTier
+from aot_cache.units import exact_size
 
 from .weight_models import ONE, stack
 
@@ -94,7 +95,7 @@ def test_weights_are_offloaded_once(far: str) -> None:
 )
 def test_what_cannot_be_is_said_and_changes_nothing(budget: Any, there: str, error: type[Exception]) -> None:
     model = stack(1)
-    with pytest.raises(error, match=str(ONE) if error is BudgetTooSmall else None):
+    with pytest.raises(error, match=exact_size(ONE) if error is BudgetTooSmall else None):
         aot_cache.offload_weights(model, budget, there)
     assert type(model[0].weight) is nn.Parameter
 

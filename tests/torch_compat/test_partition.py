@@ -132,7 +132,7 @@ def test_an_error_of_a_plan_reaches_the_caller_as_what_it_is() -> None:
         train(lambda x: x.sin(), 3)
     assert isinstance(caught.value, OffloadError)
     assert (caught.value.near, caught.value.smallest, caught.value.needed) == (1, 2, "three")
-    assert "the smallest that can is 2 bytes; three" in str(caught.value)
+    assert "the smallest that can is 2 B; three" in str(caught.value)
 
 
 def test_only_what_plans_themselves_raise_is_passed_on_unwrapped() -> None:

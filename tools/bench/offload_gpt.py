@@ -1,7 +1,7 @@
 """A stack of GPT blocks as a planner sees it: activations only, seconds by a roofline, with a knob of recomputation.
 
-A layer in mode 0 saves all that its backward reads; in mode 1 it makes the outputs of layer norms and GELU anew, in
-mode 2 everything but what attention reads and gives, in mode 3 everything but its own input.
+A layer in mode 0 saves all that its backward reads. Each mode after it makes more anew, cheapest by the byte first: the
+output of GELU, those of layer norms, what attention reads, what GELU reads, ..., until only its own input is saved.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aot_cache.offloading import costs
+from aot_cache.offloading.bound import compute
+from aot_cache.offloading.place import unmoved
 from aot_cache.offloading.problem import BACKWARD, START, Problem, Step, Storage
+from aot_cache.offloading.schedule import Link
 
 TABLE = "roofline-gpu-1"
 BATCH, LENGTH, WIDTH = 8, 1024, 1024
@@ -43,12 +46,9 @@ BLOCK = (
     Op("x", 1, ("add1", "fc2")),
 )
 NEEDED = {name for op in BLOCK for name in op.needs} - {"x"}
-MODES: tuple[frozenset[str], ...] = (
-    frozenset(),
-    frozenset({"ln1", "ln2", "gelu"}),
-    frozenset({"ln1", "ln2", "gelu", "fc1", "add1"}),
-    frozenset(NEEDED),
-)
+CHEAPEST_FIRST = (("gelu",), ("ln1", "ln2"), ("qkv",), ("fc1",), ("add1",), ("attn",))
+MODES = tuple(frozenset(name for names in CHEAPEST_FIRST[:n] for name in names) for n in range(len(CHEAPEST_FIRST) + 1))
+assert MODES[-1] == NEEDED
 WIDTHS = {op.name: op.width for op in BLOCK}
 
 
@@ -95,10 +95,39 @@ def gpt(modes: Sequence[int]) -> Problem:
 
 
 def sweep(layers: int, stride: int) -> list[tuple[float, Problem]]:
-    """Candidates from no recomputation (1) to all (0), each with `stride` more of the last layers in the next mode."""
-    levels = range(0, layers * (len(MODES) - 1) + 1, stride)
-    mixes = [[level // layers + (i >= layers - level % layers) for i in range(layers)] for level in levels]
-    return [(1 - level / (layers * (len(MODES) - 1)), gpt(modes)) for level, modes in zip(levels, mixes, strict=True)]
+    """Candidates from no recomputation (1) to all (0), each with `stride` more of the first layers in the next mode.
+
+    The last layer saves all: what it made anew would be there again at the peak, which is where its backward begins.
+    """
+    top = (layers - 1) * (len(MODES) - 1)
+    found = []
+    for level in range(0, top + 1, stride):
+        mode, more = divmod(level, max(1, layers - 1))
+        found.append((1 - level / max(1, top), gpt([mode + (i < more) for i in range(layers - 1)] + [0])))
+    return found
+
+
+def shortest(layers: int, link: Link, near: int) -> float:
+    """Seconds that a step takes at least, whatever is recomputed and whatever moves.
+
+    When the backward of the last layer is where the most is near, all that does not fit has moved, which takes the link
+    its time in the forward, or is made anew later, for the seconds of its operator. Cheapest by the byte first, and the
+    last by the part. What the last layer makes anew is there already.
+    """
+    base = gpt([0] * layers)
+    left = float(max(map(max, unmoved(base))) - near)
+    begin = next(i for i, step in enumerate(base.forward) if step.name == "attn_0")  # Before it nothing is done with.
+    prices = [(0.0, link.d2h * sum(step.seconds for step in base.forward[begin + 1 :])), (1 / link.d2h, left)]
+    for op in BLOCK:
+        if op.name in NEEDED:
+            # What nothing saves that it reads is made anew with it.
+            again = [op, *(other for other in BLOCK if other.name in op.reads and other.name not in {"x", *NEEDED})]
+            prices.append((sum(map(_seconds, again)) / (op.width * UNIT), (layers - 1.0) * op.width * UNIT))
+    found = compute(base)
+    for price, most in sorted(prices):
+        found += price * min(left, most)
+        left -= min(left, most)
+    return found
 
 
 def _seconds(op: Op, times: float = 1.0) -> float:

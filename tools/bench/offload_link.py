@@ -1,4 +1,8 @@
-"""A planned step carried out in threads on a link that is throttled by sleeping, to hold the simulation against."""
+"""A planned step carried out in threads on a link that is throttled by the clock, to hold the simulation against.
+
+That the system wakes a thread too late would add up, and is no matter of the plan: a step begins where the last one
+should have ended, or when what it waits for was through the link and copied, whenever the thread learns of it.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,11 @@ class Throttled:
     def __post_init__(self) -> None:
         self.ways = {"out": Way(self.link.d2h, self.link.latency), "in": Way(self.link.h2d, self.link.latency)}
 
+    @property
+    def through(self) -> float:
+        """When the last of the transfers that were waited for so far was through, on the monotonic clock."""
+        return max(way.through for way in self.ways.values())
+
     def allocate(self, size: int) -> Any:
         return torch.empty(size, dtype=torch.uint8)
 
@@ -46,40 +55,54 @@ class Throttled:
 
 @dataclass
 class Crossing:
-    """One copy from `source` to `target`, under way until `end` on the monotonic clock."""
+    """One copy from `source` to `target`, under way until `end` on the monotonic clock, or until it was made."""
 
+    way: Way
     end: float
     target: torch.Tensor
     source: torch.Tensor
-    there: threading.Event = field(default_factory=threading.Event)
+    copied: threading.Event = field(default_factory=threading.Event)
 
     def done(self) -> bool:
-        return self.there.is_set()
+        return self.copied.is_set() and time.monotonic() >= self.end
 
     def result(self) -> None:
-        self.there.wait()
+        self.copied.wait()
+        sleep_until(self.end)
+        self.way.through = max(self.way.through, self.end)
 
 
 class Way:
     """One direction: first in, first out."""
 
     def __init__(self, rate: float, latency: float) -> None:
-        self.rate, self.latency, self.free = rate, latency, 0.0
+        self.rate, self.latency, self.free, self.through = rate, latency, 0.0, 0.0
         self.waiting: queue.Queue[Crossing | None] = queue.Queue()
         self.thread = threading.Thread(target=self._work, daemon=True)
         self.thread.start()
 
     def begin(self, nbytes: int, target: torch.Tensor, source: torch.Tensor) -> Crossing:
         self.free = max(self.free, time.monotonic()) + self.latency + nbytes / self.rate
-        crossing = Crossing(self.free, target, source)
+        crossing = Crossing(self, self.free, target, source)
         self.waiting.put(crossing)
         return crossing
 
     def _work(self) -> None:
         while (crossing := self.waiting.get()) is not None:
             crossing.target.copy_(crossing.source)
-            time.sleep(max(0.0, crossing.end - time.monotonic()))
-            crossing.there.set()
+            crossing.end = max(crossing.end, time.monotonic())
+            crossing.copied.set()
+
+
+# The system may wake a thread so much too late.
+_LATE = 2e-3
+
+
+def sleep_until(end: float) -> None:
+    """Until `end` on the monotonic clock, and hardly longer."""
+    time.sleep(max(0.0, end - time.monotonic() - _LATE))
+    while time.monotonic() < end:
+        time.sleep(0)  # lets the other threads of this process work
 
 
 def step(problem: Problem, schedule: Schedule) -> float:
@@ -102,12 +125,13 @@ def step(problem: Problem, schedule: Schedule) -> float:
         like = (sent[name].shape, sent[name].stride(), torch.uint8, torch.device("cpu"))
         coming[name] = transfer.fetch(slots[name], like)
 
+    def get(name: str) -> None:
+        back[name] = transfer.get(coming[name])
+
     outs, ins = moves(problem, schedule.rows)
     started = time.monotonic()
-    _half([s.seconds for s in problem.forward], outs, put, lambda name: transfer.settle(slots[name]))
-    _half(
-        [s.seconds for s in problem.backward], ins, fetch, lambda name: back.update({name: transfer.get(coming[name])})
-    )
+    _half(tier, [s.seconds for s in problem.forward], outs, put, lambda name: transfer.settle(slots[name]))
+    _half(tier, [s.seconds for s in problem.backward], ins, fetch, get)
     seconds = time.monotonic() - started
     tier.close()
     assert transfer.moved_out == transfer.moved_in == sum(row.bytes for row in schedule.rows)
@@ -115,16 +139,14 @@ def step(problem: Problem, schedule: Schedule) -> float:
     return seconds
 
 
-def _half(seconds: list[float], column: list[Move], issue: Any, wait: Any) -> None:
+def _half(tier: Throttled, seconds: list[float], column: list[Move], issue: Any, wait: Any) -> None:
     clock = time.monotonic()
     for index, cost in enumerate(seconds):
         for move in column:
             if move.issue == index:
                 issue(move.storage)
-        waits = [move for move in column if move.wait == index]
-        for move in waits:
-            wait(move.storage)
-        # A step begins where the last one should have ended, or where a wait ended; sleeping too long adds nothing up.
-        clock = max(clock, time.monotonic()) if waits else clock
-        clock += cost
-        time.sleep(max(0.0, clock - time.monotonic()))
+        for move in column:
+            if move.wait == index:
+                wait(move.storage)
+        clock = max(clock, tier.through) + cost
+        sleep_until(clock)

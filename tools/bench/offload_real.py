@@ -5,22 +5,26 @@ from __future__ import annotations
 import importlib.util
 import sys
 from dataclasses import replace
+from math import gcd
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-from aot_cache.errors import OffloadError
+from aot_cache.errors import BudgetTooSmall, OffloadError
 from aot_cache.offloading import costs, storages, work
-from aot_cache.offloading.options import KNOBS
+from aot_cache.offloading.options import KNOBS, Options, finer
 from aot_cache.offloading.place import least, unmoved
+from aot_cache.offloading.planner import Plan, plan
 from aot_cache.offloading.problem import Problem
-from aot_cache.offloading.schedule import Budget, Link, Schedule
+from aot_cache.offloading.schedule import Link, Schedule
 from aot_cache.offloading.simulate import simulate
 from aot_cache.torch_compat import partition
 
 STACK = Path(__file__).resolve().parents[2] / "tests" / "offloading" / "stack.py"
 TABLE, HEAD, LENGTH, ELEMENTS = "roofline-gpu-1", 64, 1024, 1 << 15
+# Last: of knobs that make the same graphs the first counts, and these are tried only next to the best of the others.
+BETWEEN = sorted({close for knob in KNOBS for close in finer(knob)} - {*KNOBS})
 
 
 def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
@@ -34,7 +38,7 @@ def candidates(layers: int, width: int) -> list[tuple[float, Problem]]:
     table = costs.table(TABLE)
 
     def see(joint: partition.Joint) -> partition.Halves:
-        for knob in (None, *KNOBS):
+        for knob in (None, *KNOBS, *BETWEEN):
             pair = storages.Pair(*joint.cut(knob), fuses=True, device="cuda")
             problem = storages.analyse(pair, lambda node, fused: work.seconds(node, table, fused)).problem
             digests = {(other.forward_digest, other.backward_digest) for _, other in found}
@@ -87,9 +91,47 @@ def kept(problem: Problem, schedule: Schedule) -> tuple[float, float]:
     return share, (told.peak_backward - without) / schedule.budget.inflight
 
 
-def budget(problem: Problem, share: float, far: int, inflight: int) -> Budget:
-    """`share` of the peak of a problem."""
-    return Budget(int(share * max(map(max, unmoved(problem)))), far, inflight)
+def carried(problem: Problem, schedule: Schedule) -> float:
+    """Of what a plan's moves could free at the forward's peak, the share that its link can have carried by then, with
+    the waiting that the plan has, in whole storages and in any order.
+    """
+    chosen = [problem.by_name[row.storage] for row in schedule.rows]
+    base = unmoved(problem)
+    unit = gcd(*(storage.bytes for storage in chosen)) or 1
+    gone, sums, clock, peak = 0, 1, 0.0, 0
+    begun: list[tuple[int, float]] = []  # What was done with before a step, and when that step ended.
+    waits = simulate(problem, schedule.rows, schedule.link).forward.waits
+    for index, (step, wait) in enumerate(zip(problem.forward, waits, strict=True)):
+        clock += wait
+        most = min([before + int(schedule.link.d2h * (clock - end)) for before, end in begun] or [0])
+        whole = (sums & ((2 << min(most, gone) // unit) - 1)).bit_length() - 1
+        peak = max(peak, base[0][index] - whole * unit)
+        clock += step.seconds
+        begun.append((gone, clock))
+        for storage in chosen:
+            if storage.free_from == index:
+                gone += storage.bytes
+                sums |= sums << storage.bytes // unit
+    could = max(base[0]) - max(least(problem, chosen, base)[0])
+    return (max(base[0]) - peak) / could if could else 1.0
+
+
+def within(candidates: list[tuple[float, Problem]], link: Link, share: float) -> tuple[float, Plan]:
+    """The plan for `share` of the peak of the first candidate, or for the smallest share that can be met; the share.
+
+    As aot_cache.offload plans: half of the budget may be on its way, and next to the best knob others are tried.
+    """
+    peak = max(map(max, unmoved(candidates[0][1])))
+    asked = Options.of(int(share * peak), None).at
+    coarse = [(knob, problem) for knob, problem in candidates if knob == 1.0 or knob in KNOBS]
+    try:
+        budget = asked(int(share * peak))
+        found = plan(coarse, link, budget, TABLE, asked)
+    except BudgetTooSmall as error:
+        budget, share = asked(error.smallest), error.smallest / peak
+        found = plan(coarse, link, budget, TABLE, asked)
+    close = finer(found.schedule.recompute)
+    return share, plan([one for one in candidates if one in coarse or one[0] in close], link, budget, TABLE, asked)
 
 
 def link(rate: float) -> Link:
