@@ -71,7 +71,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         CannotKey: part of it cannot be written down, or not be compared.
     """
     if trace.doubts:
-        raise CannotKey(Reason.FRAME_GUARD, "; ".join(trace.doubts))
+        raise CannotKey(Reason.FRAME_GUARD, "; ".join(dict.fromkeys(trace.doubts)))
     if trace.seen is None:
         raise CannotKey(Reason.FRAME_GUARD, "its guards were not seen")
     try:

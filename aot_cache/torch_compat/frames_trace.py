@@ -156,13 +156,17 @@ _LOOKS_FOR = {importlib.util.find_spec: "find_spec", importlib.metadata.version:
 
 def _call_untraced(original: Callable[..., Any], variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     if (trace := _TRACE.get()) is not None and getattr(variable.value, "__module__", None) == "re":
-        trace.doubts += [f"`{a.as_python_constant()}` runs while it is traced" for a in args if _is_function(a)]
+        trace.doubts += [_runs(a.as_python_constant()) for a in args if _is_function(a)]
     if trace is not None and (name := _name_of_look(variable.value)):
         if kwargs or not all(argument.is_python_constant() for argument in args):
             trace.doubts.append(f"`{name}` of something that is not constant")
         else:
             trace.sought.append((name, tuple(argument.as_python_constant() for argument in args)))
     return original(variable, tx, args, kwargs)
+
+
+def _runs(value: Any) -> str:
+    return f"`{getattr(value, '__qualname__', type(value).__qualname__)}` runs while it is traced"
 
 
 def _is_function(argument: Any) -> bool:
@@ -193,7 +197,7 @@ def _run(original: Callable[..., bool], args: Any, kwargs: Any) -> bool:
     if (trace := _TRACE.get()) is not None:
         for name in _CALLED_BACK & kwargs.keys():
             if type(value := kwargs[name].as_python_constant()) not in _HARMLESS:
-                trace.doubts.append(f"`{getattr(value, '__qualname__', name)}` runs while it is traced")
+                trace.doubts.append(_runs(value))
     return True
 
 

@@ -28,7 +28,7 @@ change("helper of a number's class", "K = [@@]\ndef h(): return K[0] == 2\nclass
 change("built-in name added", "import builtins\nbuiltins.FRAMES_K = @@\ndef f(x): return mm(x, FRAMES_K)\ndef case():\n    try: return run(f, X)\n    finally: del builtins.FRAMES_K\n", "2", "3")
 change("built-in name shadowed", "import builtins\nbuiltins.FRAMES_J = 2\n@@\ndef f(x): return mm(x, FRAMES_J)\ndef case():\n    try: return run(f, X)\n    finally: del builtins.FRAMES_J\n", "", "FRAMES_J = 3")
 change("recursion limit", "import sys\ndef f(x): return mm(x, sys.getrecursionlimit() % 7)\ndef case():\n    old = sys.getrecursionlimit()\n    sys.setrecursionlimit(@@)\n    try: return run(f, X)\n    finally: sys.setrecursionlimit(old)\n", "5000", "5001")
-change("limit that is set", "import sys\ndef f(x):\n    sys.set_int_max_str_digits(@@)\n    return mm(x, 2)\ndef case():\n    old = sys.get_int_max_str_digits()\n    try: return run(f, X), sys.get_int_max_str_digits()\n    finally: sys.set_int_max_str_digits(old)\n", "5000", "6000", ANY)
+change("limit that is set", "import sys\ndef f(x):\n    sys.set_int_max_str_digits(@@)\n    return mm(x, 2)\ndef case():\n    old = sys.get_int_max_str_digits()\n    try: return run(f, X), sys.get_int_max_str_digits()\n    finally: sys.set_int_max_str_digits(old)\n", "5000", "6000", BYPASS)
 
 PACKAGE = """
 import pathlib, sys
@@ -50,3 +50,4 @@ change("submodule that is imported for its effect", PACKAGE.format("frames_p2", 
 change("buffer", "def f(x): return mm(x, 2 if isinstance(x, nn.Buffer) else 3)\ndef case(): return run(f, @@)\n", "X.clone()", "nn.Buffer(X.clone())")
 change("attribute that becomes a buffer", "class M(nn.Module):\n    def forward(self, x):\n        self.b = x\n        return mm(x)\ndef case():\n    m = M()\n    return run(m, @@), list(dict(m.named_buffers())), 'b' in m.__dict__\n", "X.clone()", "nn.Buffer(X.clone())", ANY)
 change("base of a view", "def f(x): return mm(x, 2 if x._base is None else 3)\ndef case():\n    b = torch.ones(3, 3)\n    return run(f, @@)\n", "b", "b[:]", BYPASS)
+change("weight that is normalised", "from torch.nn.utils.parametrizations import weight_norm\nL = nn.Linear(3, 3, bias=False)\nL.weight.data = X + 1\nL = weight_norm(L, dim=@@)\ndef f(x): return torch.mm(L(x), x)\n" + F, "0", "1")

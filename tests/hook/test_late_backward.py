@@ -131,3 +131,22 @@ def test_a_backward_compiled_under_something_else_than_its_forward_is_not_stored
     for name, what in NOT_STORED.items():
         for missed, failed in (cold[name], warm[name]):
             assert missed == "Miss " and failed.startswith("Failed ") and what in failed
+
+
+# Dynamo runs the code around a graph break as it is, and looks at every frame that is called from there.
+CALLED_AT_A_BREAK = """
+import json, torch, aot_cache
+aot_cache.enable()
+torch._inductor.config.fallback_by_default = True
+
+def f(x):
+    return torch.autograd.grad(torch.mm(x, x).sum(), x)[0]
+
+torch.compile(f)(torch.ones(2, 2, requires_grad=True))
+print(json.dumps([event.reason.name for event in aot_cache.events() if event.kind == "frame"]))
+"""
+
+
+def test_dynamo_does_not_trace_what_stores_a_backward(fresh_process: FreshProcess) -> None:
+    frames = fresh_process(CALLED_AT_A_BREAK)
+    assert 1 <= len(frames) <= 2
