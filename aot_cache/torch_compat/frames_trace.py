@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -74,7 +75,6 @@ def watch(patches: Patches) -> None:
     import torch._dynamo.guards as guards
     import torch._dynamo.source as source
     import torch._dynamo.symbolic_convert as convert
-    import torch._dynamo.variables.builtin as builtin
     import torch._dynamo.variables.dicts as dicts
     import torch._dynamo.variables.functions as functions
     import torch._dynamo.variables.lists as lists
@@ -92,8 +92,9 @@ def watch(patches: Patches) -> None:
     patches.wrap(misc.PythonModuleVariable, "call_obj_hasattr", _ask)
     patches.wrap(misc.PythonModuleVariable, "var_getattr", _seek)
     patches.wrap(functions.SkipFunctionVariable, "call_function", _call_untraced)
-    for module in (builtin, functions):
-        patches.wrap(module, "check_unspec_or_constant_args", _run)
+    for name, module in list(sys.modules.items()):
+        if name.startswith(f"{_VARIABLES}.") and hasattr(module, _ABOUT_TO_RUN):
+            patches.wrap(module, _ABOUT_TO_RUN, _run)
     for module in (functions, nn_module):
         patches.wrap(module, "invoke_and_store_as_constant", _fold)
     patches.wrap(guards.CheckFunctionManager, "__init__", _build_guards)
@@ -201,6 +202,7 @@ def _run(original: Callable[..., bool], args: Any, kwargs: Any) -> bool:
     return True
 
 
+_VARIABLES, _ABOUT_TO_RUN = "torch._dynamo.variables", "check_unspec_or_constant_args"
 # Arguments that are functions, of what Dynamo calls while it traces: max, min, tree_leaves.
 _CALLED_BACK = frozenset(("key", "is_leaf"))
 _HARMLESS = frozenset((type(None), BuiltinFunctionType, MethodDescriptorType))
