@@ -11,7 +11,8 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry, MissAsserted, told
-from ..key import fingerprint, fingerprint_calls, fingerprint_places, fingerprint_process, fingerprint_text, parts
+from ..key import fingerprint, fingerprint_calls, fingerprint_keys, fingerprint_places, fingerprint_process
+from ..key import fingerprint_sharing, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -70,7 +71,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         CannotKey: part of it cannot be written down, or not be compared.
     """
     if trace.doubts:
-        raise CannotKey(Reason.FRAME_GUARD, "; ".join(trace.doubts))
+        raise CannotKey(Reason.FRAME_GUARD, "; ".join(dict.fromkeys(trace.doubts)))
     if trace.seen is None:
         raise CannotKey(Reason.FRAME_GUARD, "its guards were not seen")
     try:
@@ -78,6 +79,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         guards = frames_guards.write(trace.seen, trace.shapes)
         table = frames_sources.Table.of(guards.sources)
         unguarded = list(dict.fromkeys(table.add(source) for source in trace.unguarded))
+        looped = list(dict.fromkeys(table.add(source) for source in trace.looped))
     except frames_install.UnknownGlobal as error:
         raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
     except (frames_guards.UnknownGuard, frames_sources.UnknownSource) as error:
@@ -90,7 +92,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         guards=guards,
         result=plain,
         prints=[seen.guard(row) for row in guards.guards],
-        unguarded=[[row, seen.unguarded(row)] for row in unguarded],
+        unguarded=[[r, seen.unguarded(r)] for r in unguarded] + [[r, seen.keys(r)] for r in looped],
         same=seen.same(),
         storage=seen.storage(),
         listing=listing,
@@ -106,6 +108,8 @@ def _asked(call: frames.Call, trace: frames.Trace) -> Iterator[list[Any]]:
     yield from fingerprint_places.attributes(trace.asked)
     codes = [(call.code, call.globals), *((part.code, part.globals) for part in trace.inlined)]
     yield from fingerprint_process.environment(codes)
+    yield from fingerprint_process.built_in(codes)
+    yield from fingerprint_places.loaded(codes)
     yield from fingerprint_process.installed(trace.sought)
 
 
@@ -136,6 +140,9 @@ class _Look:
     def unguarded(self, row: int) -> str:
         return self._named(self._sources[row], lambda: self.prints.unguarded(self._read(row)))
 
+    def keys(self, row: int) -> str:
+        return self._named(self._sources[row], lambda: self.prints.keys(self._read(row)))
+
     def _read(self, row: int) -> Any:
         source = self._sources[row]
         if not source.name:  # a guard on state, not on a value
@@ -152,10 +159,10 @@ class _Look:
             raise CannotKey(error.reason, f"{where}: {error.detail}", error.remedy) from None
 
     def same(self) -> list[int]:
-        return fingerprint.same_objects(list(self._values.values()))
+        return fingerprint_sharing.same_objects(list(self._values.values()))
 
     def storage(self) -> list[list[str]]:
-        return fingerprint.shared_storage(list(self._values.values()))
+        return fingerprint_sharing.shared_storage(list(self._values.values()))
 
 
 @contextmanager
@@ -189,7 +196,8 @@ def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
     for guard, before in zip(frame.guards.guards, frame.prints):
         _agree(changes, sources[guard[0]], before, lambda: look.guard(guard))
     for row, before in frame.unguarded:
-        _agree(changes, sources[row], before, lambda: look.unguarded(row))
+        see = look.keys if before.startswith(fingerprint_keys.MARK) else look.unguarded
+        _agree(changes, sources[row], before, lambda: see(row))
     if changes:
         raise Changed("; ".join(changes.values()))
     if look.same() != frame.same:

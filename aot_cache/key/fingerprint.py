@@ -17,6 +17,7 @@ import torch
 
 from ..outcome import Reason
 from ..torch_compat import extensions, frames_state, objects, tensors
+from . import fingerprint_keys
 from .callables.leaf import encode, in_order
 from .callables.node import portable_module
 from .encode import CannotKey
@@ -75,6 +76,12 @@ class Fingerprints:
             return f"{type(value).__name__} {digest(repr(inside).encode())}"
         return self.constant(value)
 
+    def keys(self, value: Any) -> str:
+        """Which keys a dictionary has, those without a fingerprint by their type alone, and in what order."""
+        if not isinstance(value, dict):
+            raise unknown(f"the keys of a {_type_name(value)}")
+        return fingerprint_keys.told(value, self.constant)
+
     def constant(self, value: Any) -> str:
         data = encode(value)
         if data is not None:
@@ -108,6 +115,7 @@ class Fingerprints:
             fixed = self._sizes.get(source, {}).get(theirs)
             if fixed is not None and len(fixed) == len(described.get(mine, ())):
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
+        described["buffer"] = bool(getattr(value, "_is_buffer", False))
         described["keys"] = frames_state.dispatch_keys(value)
         described["ranges"] = frames_state.marked_ranges(value)
         shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}] on {described['device']}"
@@ -147,7 +155,8 @@ def _constant(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
 def _constant_subclass(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     for base in _CONSTANT_BASES:
         if isinstance(value, base):
-            return f"{prints.codes.of(type(value))} {prints.constant(base(value))}"
+            # Its methods run untraced where Dynamo folds.
+            return f"{prints.codes.of(type(value), whole=True)} {prints.constant(base(value))}"
     raise unknown(f"a value of type {_type_name(value)}")
 
 
@@ -183,12 +192,15 @@ def _tensor(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> s
 
 
 def _length(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
-    return f"{len(value)} in {prints.codes.of(type(value))}"
+    text = f"{len(value)} in {prints.codes.of(type(value))}"
+    # Dynamo may loop over a dictionary's keys under this guard alone.
+    return f"{text} {prints.keys(value)}" if isinstance(value, dict) and value else text
 
 
 def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     keys = list(dict.keys(value)) if isinstance(value, dict) else list(value.keys())
-    return f"{len(keys)} keys {_listed([prints.constant(key) for key in keys])} in {prints.codes.of(type(value))}"
+    listed = _listed([prints.constant(key) for key in keys]) + fingerprint_keys.order(value)
+    return f"{len(keys)} keys {listed} in {prints.codes.of(type(value))}"
 
 
 def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
@@ -279,21 +291,3 @@ _RULES: dict[str, Rule] = {
     "TUPLE_ITERATOR_LEN": _tuple_iterator,
     "TYPE_MATCH": _type,
 }
-
-
-def same_objects(values: Sequence[Any]) -> list[int]:
-    """For each value the place of the first that is the same object; plain values count as different objects."""
-    first: dict[int, int] = {}
-    return [
-        first.setdefault(id(value), place) if encode(value) is None and value is not None else place
-        for place, value in enumerate(values)
-    ]
-
-
-def shared_storage(values: Sequence[Any]) -> list[list[str]]:
-    """Which tensors lie in one storage, and where in it."""
-    groups: dict[int, list[str]] = {}
-    for place, value in enumerate(values):
-        if isinstance(value, torch.Tensor) and (storage := tensors.storage_of(value)) is not None:
-            groups.setdefault(storage, []).append(f"{place} {tensors.place(value, tensors.Symbols(()))}")
-    return [group for group in groups.values() if len(group) > 1]

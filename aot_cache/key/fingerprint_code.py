@@ -11,6 +11,7 @@ import abc
 import enum
 import functools
 import inspect
+import sys
 from collections.abc import Iterator
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -34,6 +35,9 @@ _LEFT_OUT = frozenset(
 )
 # Methods that Python runs while Dynamo traces, untraced: what they read has no guard.
 _RUN_UNTRACED = frozenset(("__subclasshook__", "__class_getitem__"))
+# Functions without arguments that Dynamo calls while it traces, for good; and those that it calls for their effect.
+_FOLDED = [f for name in ("getrecursionlimit", "get_int_max_str_digits") if (f := getattr(sys, name, None))]
+_SETTERS = [f for name in ("set_int_max_str_digits",) if (f := getattr(sys, name, None))]
 _PYTHON_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 WRAPPERS: dict[type, tuple[str, ...]] = {
     staticmethod: ("__func__",),
@@ -87,10 +91,14 @@ class Codes:
         if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
             return self._function(value)
         if isinstance(value, type):
-            return self._class(value)
+            return f"{self._class(value)} {self._identity(value)}" if whole else self._class(value)
         return self._identity(value)
 
     def _identity(self, value: Any) -> str:
+        if any(value is function for function in _FOLDED):
+            return f"{_name(value)} {value()}"
+        if any(value is function for function in _SETTERS):
+            raise CannotKey(Reason.FRAME_GUARD, f"`{_name(value)}`, which is called only when the code is traced")
         if value is inspect.get_annotations:  # looks at its argument only, which Dynamo has guarded
             return self.code(value.__code__)
         try:

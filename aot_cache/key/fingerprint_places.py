@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -76,13 +77,30 @@ def attributes(asked: Iterable[tuple[ModuleType, str, bool]]) -> list[list[Any]]
     return [["attribute", *key, there] for key, there in found.items()]
 
 
+def loaded(codes: Iterable[tuple[CodeType, Mapping[str, Any]]]) -> list[list[Any]]:
+    """Modules in packages that the code imports: tracing does that, and may leave no trace of it."""
+    names: set[str] = set()
+    for code, there in codes:
+        for use in read(code).imports:
+            package = there.get("__package__") or str(there.get("__name__")).rpartition(".")[0]
+            if use.level and package.count(".") < use.level - 1:
+                continue
+            module = f"{package.rsplit('.', use.level - 1)[0]}.{use.module}".rstrip(".") if use.level else use.module
+            names.add(module if use.attr is None else f"{module}.{use.attr}")
+    return [["loaded", name] for name in sorted(names & sys.modules.keys()) if "." in name]
+
+
 def moved(row: list[Any]) -> str:
     """What is no longer as `places` found it; '' if nothing is."""
     kind, module, *rest = row
     if kind in fingerprint_process.KINDS:
         return fingerprint_process.changed(row)
+    if kind == "loaded" and module not in sys.modules and origin.of_module_named(module.partition(".")[0]) is not None:
+        importlib.import_module(module)
     if module not in sys.modules:
         return f"module {module} is not loaded"
+    if kind == "loaded":
+        return ""
     if kind == "distribution":
         now = origin.of_module_named(module)
         return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"

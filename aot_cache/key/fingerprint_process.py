@@ -1,7 +1,8 @@
-"""What code that is traced reads of the process without a guard: environment variables, its own place, what is installed."""
+"""What code that is traced reads of the process without a guard: its environment, own place, built-ins, what is installed."""
 
 from __future__ import annotations
 
+import builtins
 import importlib.metadata
 import importlib.util
 import os
@@ -12,6 +13,7 @@ from typing import Any
 from ..outcome import Reason
 from .callables import Unidentified
 from .callables.bytecode import Use, read
+from .callables.leaf import encode
 from .encode import CannotKey
 from .parts import digest
 
@@ -47,11 +49,31 @@ def installed(sought: Iterable[tuple[str, tuple[Any, ...]]]) -> list[list[Any]]:
     return [[*key, value] for key, value in found.items()]
 
 
+def built_in(codes: Iterable[tuple[CodeType, Mapping[str, Any]]]) -> list[list[Any]]:
+    """Values that the code takes from among the built-in names, functions aside, which have guards; for `changed`.
+
+    Raises:
+        CannotKey: the code has built-in names of its own, or one of them has no digest.
+    """
+    names: set[str] = set()
+    for code, there in codes:
+        if there.get("__builtins__", builtins) not in (builtins, vars(builtins)):
+            raise CannotKey(Reason.FRAME_CODE, f"built-in names of `{code.co_name}` alone")
+        names.update(use.name for use in read(code).uses if use.name not in there)
+    held = vars(builtins)
+    values = sorted(name for name in names if not callable(held.get(name)))
+    if unknown := [name for name in values if name in held and encode(held[name]) is None]:
+        raise CannotKey(Reason.FRAME_CODE, f"the built-in name `{unknown[0]}`, a {type(held[unknown[0]]).__qualname__}")
+    return [["builtin", name, _built_in(name)] for name in values]
+
+
 def changed(row: list[Any]) -> str:
-    """What is no longer as `environment` or `installed` found it; '' if nothing is."""
+    """What is no longer as `environment`, `built_in` or `installed` found it; '' if nothing is."""
     kind, name, before = row
     if kind == "environment":
         return "" if _value(name) == before else f"the environment variable {name} changed"
+    if kind == "builtin":
+        return "" if _built_in(name) == before else f"the built-in name `{name}` changed"
     now = _LOOKS[kind](name)
     return "" if now == before else f"`{kind}({name!r})`: {before} -> {now}"
 
@@ -87,7 +109,12 @@ def _version(distribution: str) -> str:
 
 
 _LOOKS: dict[str, Callable[[str], Any]] = {"find_spec": _can_be_imported, "version": _version}
-KINDS = frozenset(("environment", *_LOOKS))
+KINDS = frozenset(("environment", "builtin", *_LOOKS))
+
+
+def _built_in(name: str) -> str | None:
+    data = encode(vars(builtins)[name]) if name in vars(builtins) else None
+    return None if data is None else digest(data)
 
 
 def _value(name: str) -> str | None:

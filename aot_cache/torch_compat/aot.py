@@ -12,7 +12,7 @@ import torch
 
 from ..errors import HookMismatch
 from . import light
-from .compiling import BUNDLED, torchs_own_protocol
+from .compiling import BUNDLED, torchs_own_protocol, untraced
 from .late import AfterImport
 from .patches import Patches
 
@@ -183,7 +183,10 @@ class _Joint:
         if not key.startswith(PREFIX):
             return original(key, entry, *args, **kwargs)
         notes = self._notes.pop(key, None)
-        return None if entry is None or notes is None else self._seam.save(key_of(key), entry, notes)
+        if entry is None or notes is None:
+            return None
+        # A backward is compiled when it is called, perhaps by code that Dynamo looks at.
+        return untraced(lambda: self._seam.save(key_of(key), entry, notes))
 
     def make_entry(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if torchs_own_protocol():

@@ -99,3 +99,14 @@ def torchs_own_protocol() -> str:
     override = functorch._config["bundled_autograd_cache"].user_override
     override = override.get() if isinstance(override, ContextVar) else override
     return "torch._functorch.config.bundled_autograd_cache" if isinstance(override, bool) else ""
+
+
+def untraced(call: Callable[[], Any]) -> Any:
+    """`call()`, of which Dynamo traces nothing."""
+    from torch._C._dynamo.eval_frame import set_eval_frame
+
+    before = set_eval_frame(None)
+    try:
+        return call()
+    finally:
+        set_eval_frame(before)

@@ -50,12 +50,13 @@ def take(call: Call, trace: Trace, result: Any, earlier: frozenset[str]) -> Plai
     """
     seen, code = trace.seen, guarded_code(result).code
     assert seen is not None
-    plain = Plain(code, builtins=seen.builtins or "", imports=dict(seen.imports))
+    # Of what was imported in an attempt that Dynamo gave up, something may have been read.
+    plain = Plain(code, builtins=seen.builtins or "", imports={**trace.imports, **seen.imports})
     for name in seen.installed:
         _sort(name, call.globals.get(name), call, plain)
-    known = {*seen.installed, *seen.imports}
+    known = {*seen.installed, *plain.imports}
     for user in (code, *plain.resumes.values()):
-        _check_names(user, known if user is code else set(seen.imports), earlier, user is code)
+        _check_names(user, known if user is code else set(plain.imports), earlier, user is code)
     _check_graph(seen.graph)
     plain.effects = [str(name) for name in _effects(code)]
     return plain

@@ -41,4 +41,6 @@ def _tensor(tensor: torch.Tensor) -> bytes | None:
         data = tensors.contents(tensor)
     except ValueError:
         return None
-    return repr(sorted(tensors.describe(tensor, tensors.Symbols(())).items())).encode() + b"\0" + data
+    described = tensors.describe(tensor, tensors.Symbols(()))
+    del described["static"]  # Dynamo marks parameters so while it traces
+    return repr(sorted(described.items())).encode() + b"\0" + data

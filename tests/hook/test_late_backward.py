@@ -157,3 +157,22 @@ def test_what_cannot_be_remembered_of_a_miss_is_not_compared_with_nothing(fresh_
     assert fresh_process(FORGOTTEN, "known")["graph_miss"] == 1
     known = fresh_process(FORGOTTEN, "known")
     assert known["graph_hit"] == 1 and known["said"] == []
+
+
+# Dynamo runs the code around a graph break as it is, and looks at every frame that is called from there.
+CALLED_AT_A_BREAK = """
+import json, torch, aot_cache
+aot_cache.enable()
+torch._inductor.config.fallback_by_default = True
+
+def f(x):
+    return torch.autograd.grad(torch.mm(x, x).sum(), x)[0]
+
+torch.compile(f)(torch.ones(2, 2, requires_grad=True))
+print(json.dumps([event.reason.name for event in aot_cache.events() if event.kind == "frame"]))
+"""
+
+
+def test_dynamo_does_not_trace_what_stores_a_backward(fresh_process: FreshProcess) -> None:
+    frames = fresh_process(CALLED_AT_A_BREAK, env={"AOT_CACHE_FRAMES": "1"})
+    assert 1 <= len(frames) <= 2

@@ -7,7 +7,7 @@ from collections import Counter
 from table import Change
 
 from . import ambient, behind, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
-from . import shapes, surroundings, training, values
+from . import reads, shapes, surroundings, training, values
 
 TABLE: list[Change] = [
     *graphs.CHANGES,
@@ -25,6 +25,7 @@ TABLE: list[Change] = [
     *shapes.CHANGES,
     *patched.CHANGES,
     *habits.CHANGES,
+    *reads.CHANGES,
     *neutral.CHANGES,
     *operators.LAST,
 ]

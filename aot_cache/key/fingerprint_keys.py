@@ -1,0 +1,33 @@
+"""Which keys a dictionary has, and in what order."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable
+from typing import Any
+
+from .encode import CannotKey
+from .parts import digest
+
+MARK = "keys "
+"""What is said of a dictionary's keys starts so."""
+
+
+def told(value: dict[Any, Any], constant: Callable[[Any], str]) -> str:
+    """The keys of a dictionary, those that `constant` has no text for by their type alone."""
+    listed = []
+    for key in dict.keys(value):
+        try:
+            listed.append(constant(key))
+        except CannotKey:
+            listed.append(f"{type(key).__module__}.{type(key).__qualname__}")
+    return f"{MARK}{digest(repr(listed).encode())}{order(value)}"
+
+
+def order(value: Any) -> str:
+    """In what order an ordered dictionary has its keys, if that is not the order in which they were added; else ""."""
+    if not isinstance(value, collections.OrderedDict):
+        return ""
+    places = {id(key): place for place, key in enumerate(dict.keys(value))}
+    found = [places.get(id(key), -1) for key in collections.OrderedDict.keys(value)]
+    return "" if found == sorted(found) else f" in order {digest(repr(found).encode())}"

@@ -1,0 +1,53 @@
+"""Changes to what Dynamo reads, runs or imports while it traces, without a guard; see `frames_changes`."""
+
+from __future__ import annotations
+
+from hook.frames_changes import ANY, BYPASS, F, change
+
+# -- keys of dictionaries, and their order ---------------------------------------------------------------------------------
+change("keys as a list", "K = {@@: 1}\ndef f(x): return mm(x, list(K)[0])\n" + F, "2", "3")
+change("keys unpacked", "K = {@@: 1}\ndef f(x): return mm(x, [*K][0])\n" + F, "2", "3")
+change("keys unpacked, of an argument", "def f(x, d): return mm(x, [*d][0])\ndef case(): return run(f, X, {@@: 1})\n", "2", "3")
+change("keys unpacked, of an attribute", "class A: pass\nA0 = A()\nA0.d = {@@: 1}\ndef f(x): return mm(x, [*A0.d][0])\n" + F, "2", "3")
+change("type of a key", "K = {@@: 2}\ndef f(x): return torch.full((3, 3), list(K)[0]), mm(x)\n" + F, "1", "True")
+change("float for int as a key", "K = {@@: 2}\ndef f(x): return torch.full((3, 3), list(K)[0]), mm(x)\n" + F, "1", "1.0")
+change("key that is a dtype", "K = {torch.@@: 1}\ndef f(x): return torch.mm(x.to(list(K)[0]), x.to(list(K)[0]))\n" + F, "float32", "float64")
+change("hook registered before the others", "L = nn.Linear(3, 3)\nnn.init.eye_(L.weight), nn.init.ones_(L.bias)\na = lambda m, i, y: mm(y, 2)\nb = lambda m, i, y: torch.mm(y, y)\nL.register_forward_hook(a)\nL.register_forward_hook(b@@)\ndef case(): return run(lambda x: L(x), X)\n", "", ", prepend=True")
+change("key moved to the end", "K = collections.OrderedDict(a=2, b=3)\n@@\ndef f(x):\n    for k in K.values(): x = mm(x, k)\n    return x\n" + F, "", "K.move_to_end('a')")
+change("key moved to the end, of an argument", "def f(x, d):\n    for k in d.values(): x = mm(x, k)\n    return x\ndef case():\n    d = collections.OrderedDict(a=2, b=3)\n    @@\n    return run(f, X, d)\n", "pass", "d.move_to_end('a')")
+
+# -- what runs while it is traced ------------------------------------------------------------------------------------------
+change("key function of max", "K = [@@]\ndef key(v): return v * K[0]\ndef f(x): return mm(x, max([2, 3], key=key))\n" + F, "1", "-1", BYPASS)
+change("built-in key function of max", "K = [@@]\ndef f(x): return mm(x, len(max(K, key=len)))\n" + F, "'aa', 'b'", "'aaa', 'b'")
+change("function that a pattern calls", "import re\nK = ['@@']\ndef f(x): return mm(x, len(re.sub('a', lambda m: K[0], 'a')))\n" + F, "bb", "bbb", BYPASS)
+change("truth of a number of a class", "K = [@@]\nclass A(int):\n    def __bool__(self): return K[0] == 2\nA0 = A(2)\ndef f(x): return mm(x, 2 if A0 else 3)\n" + F, "2", "3")
+change("text of a string of a class", "K = ['@@']\nclass A(str):\n    def __format__(self, spec): return K[0]\nA0 = A('q')\ndef f(x): return mm(x, len(f'{A0}'))\n" + F, "aa", "aaa")
+change("helper of a number's class", "K = [@@]\ndef h(): return K[0] == 2\nclass A(int):\n    def __bool__(self): return h()\nA0 = A(2)\ndef f(x): return mm(x, 2 if A0 else 3)\n" + F, "2", "3")
+
+# -- the process -----------------------------------------------------------------------------------------------------------
+change("built-in name added", "import builtins\nbuiltins.FRAMES_K = @@\ndef f(x): return mm(x, FRAMES_K)\ndef case():\n    try: return run(f, X)\n    finally: del builtins.FRAMES_K\n", "2", "3")
+change("built-in name shadowed", "import builtins\nbuiltins.FRAMES_J = 2\n@@\ndef f(x): return mm(x, FRAMES_J)\ndef case():\n    try: return run(f, X)\n    finally: del builtins.FRAMES_J\n", "", "FRAMES_J = 3")
+change("recursion limit", "import sys\ndef f(x): return mm(x, sys.getrecursionlimit() % 7)\ndef case():\n    old = sys.getrecursionlimit()\n    sys.setrecursionlimit(@@)\n    try: return run(f, X)\n    finally: sys.setrecursionlimit(old)\n", "5000", "5001")
+change("limit that is set", "import sys\ndef f(x):\n    sys.set_int_max_str_digits(@@)\n    return mm(x, 2)\ndef case():\n    old = sys.get_int_max_str_digits()\n    try: return run(f, X), sys.get_int_max_str_digits()\n    finally: sys.set_int_max_str_digits(old)\n", "5000", "6000", BYPASS)
+
+PACKAGE = """
+import pathlib, sys
+d = pathlib.Path(__file__).parent / '{0}'
+d.mkdir(exist_ok=True)
+(d / '__init__.py').write_text('seen = []')
+(d / 'sub.py').write_text('import {0}; {0}.seen.append(1)')
+import {0}
+@@
+def f(x):
+    {1}
+    return mm(x, 2)
+def case(): return run(f, X), {0}.seen, '{0}.sub' in sys.modules
+"""
+change("module that is imported for its effect", PACKAGE.format("frames_p1", "import frames_p1.sub"), "import frames_p1.sub", "")
+change("submodule that is imported for its effect", PACKAGE.format("frames_p2", "from frames_p2 import sub"), "import frames_p2.sub", "")
+
+# -- tensors ---------------------------------------------------------------------------------------------------------------
+change("buffer", "def f(x): return mm(x, 2 if isinstance(x, nn.Buffer) else 3)\ndef case(): return run(f, @@)\n", "X.clone()", "nn.Buffer(X.clone())")
+change("attribute that becomes a buffer", "class M(nn.Module):\n    def forward(self, x):\n        self.b = x\n        return mm(x)\ndef case():\n    m = M()\n    return run(m, @@), list(dict(m.named_buffers())), 'b' in m.__dict__\n", "X.clone()", "nn.Buffer(X.clone())", ANY)
+change("base of a view", "def f(x): return mm(x, 2 if x._base is None else 3)\ndef case():\n    b = torch.ones(3, 3)\n    return run(f, @@)\n", "b", "b[:]", BYPASS)
+change("weight that is normalised", "from torch.nn.utils.parametrizations import weight_norm\nL = nn.Linear(3, 3, bias=False)\nL.weight.data = X + 1\nL = weight_norm(L, dim=@@)\ndef f(x): return torch.mm(L(x), x)\n" + F, "0", "1")
