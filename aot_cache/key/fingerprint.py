@@ -7,7 +7,6 @@ cached: never a guess.
 from __future__ import annotations
 
 import enum
-import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +100,8 @@ class Fingerprints:
             return f"typing {value._name}"
         if extensions.custom(value) is not None:
             return self.codes.of(value)
+        if (name := objects.ufunc(value)) is not None:
+            return f"numpy {name}"
         if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
             return f"{type(value).__name__} {digest(repr(known).encode())}"
         raise unknown(f"a value of type {_type_name(value)}")
@@ -180,7 +181,7 @@ def _closure(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> 
 
 def _module(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     # The module itself: what is read of it has guards of its own.
-    if sys.modules.get(value.__name__) is not value:
+    if extensions.module_named(value.__name__) is not value:
         raise unknown(f"a module that is not loaded under its name, {value.__name__}")
     return f"module {portable_module(value.__name__)}"
 

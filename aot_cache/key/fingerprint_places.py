@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..outcome import Reason
-from ..torch_compat import frames
+from ..torch_compat import extensions, frames
 from . import fingerprint_process
 from .callables import Unidentified, origin
 from .callables.bytecode import read
@@ -71,7 +71,7 @@ def attributes(asked: Iterable[tuple[ModuleType, str, bool]]) -> list[list[Any]]
     """Which attributes of modules were there when Dynamo asked, for which there are no guards; as data for `moved`."""
     found = {}
     for module, name, there in asked:
-        if sys.modules.get(module.__name__) is not module:
+        if extensions.module_named(module.__name__) is not module:
             raise CannotKey(Reason.FRAME_GUARD, f"a module that is not loaded under its name, {module.__name__}")
         found[module.__name__, name] = there
     return [["attribute", *key, there] for key, there in found.items()]
@@ -97,7 +97,8 @@ def moved(row: list[Any]) -> str:
         return fingerprint_process.changed(row)
     if kind == "loaded" and module not in sys.modules and origin.of_module_named(module.partition(".")[0]) is not None:
         importlib.import_module(module)
-    if module not in sys.modules:
+    found = extensions.module_named(module)
+    if found is None:
         return f"module {module} is not loaded"
     if kind == "loaded":
         return ""
@@ -105,10 +106,10 @@ def moved(row: list[Any]) -> str:
         now = origin.of_module_named(module)
         return "" if str(now) == rest[0] else f"{module}: {rest[0]} -> {now}"
     if kind == "attribute":
-        same = hasattr(sys.modules[module], rest[0]) == rest[1]
+        same = hasattr(found, rest[0]) == rest[1]
         return "" if same else f"`{portable_module(module)}` has `{rest[0]}`: {rest[1]} -> {not rest[1]}"
     if kind == "absent":
-        return shadowed(rest[0], vars(sys.modules[module]))
+        return shadowed(rest[0], vars(found))
     return "" if rest[1] in _digests(module, rest[0]) else f"code of `{portable_module(module)}.{rest[0]}` changed"
 
 

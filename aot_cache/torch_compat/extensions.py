@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,6 +52,12 @@ def named(name: str) -> Any:
     name, _, overload = rest.partition(".")
     found = getattr(getattr(torch.ops, space), name, None)
     return getattr(found, overload, None) if overload and found is not None else found
+
+
+def module_named(name: str) -> Any:
+    """The module that is loaded under `name`, for which `torch.ops.mylib` counts too; None if there is none."""
+    parent, _, space = name.rpartition(".")
+    return getattr(torch.ops, space) if parent == "torch.ops" else sys.modules.get(name)
 
 
 def definition(op: OpOverload) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -32,6 +33,14 @@ def taught(value: Any) -> bytes | tuple[bytes, Any] | None:
     if (known := distributed.described(value)) is not None:
         return repr(known).encode()
     return triton.taught(value)
+
+
+def ufunc(value: Any) -> str | None:
+    """The name in NumPy of one of its own functions on elements; None for anything else."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or not isinstance(value, numpy.ufunc):
+        return None
+    return value.__name__ if getattr(numpy, value.__name__, None) is value else None
 
 
 def _tensor(tensor: torch.Tensor) -> bytes | None:

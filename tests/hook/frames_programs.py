@@ -7,6 +7,10 @@ from hook.frames_changes import ANY, BYPASS, HIT, MISS, F, change
 change("float argument", "def f(x, k): return mm(x, k)\ndef case(): return run(f, X, @@)\n", "2.5", "3.5", ANY)
 change("int argument", "def f(x, k): return mm(x, k)\ndef case(): return run(f, X, @@), run(f, X, 7), run(f, X, 8)\n", "2", "3", ANY)
 change("custom op", "@torch.library.custom_op('frames_p::op', mutates_args=())\ndef op(x: torch.Tensor) -> torch.Tensor: return mm(x, @@)\n@op.register_fake\ndef _(x): return torch.empty_like(x)\ndef f(x): return torch.mm(op(x), x)\n" + F, "2", "3", MISS)
+OPERATOR = "L = torch.library.Library('{0}', 'DEF')\nL.define('op(Tensor x) -> Tensor')\n{1}\nL.impl('op', lambda x: mm(x, @@), 'CPU')\ntorch.library.register_fake('{0}::op', torch.empty_like, lib=L)\ndef f(x): return {2}\n" + F
+change("operator by its name", OPERATOR.format("frames_l1", "", "torch.mm(torch.ops.frames_l1.op(x), x)"), "2", "3", MISS)
+change("operator of an alias of its library", OPERATOR.format("frames_l2", "O = torch.ops.frames_l2", "torch.mm(O.op.default(x), x)"), "2", "3", MISS)
+change("operator that may be there", OPERATOR.format("frames_l3", "", "mm(x, 2 if hasattr(torch.ops.frames_l3, 'po') else 3)").replace("mm(x, @@)", "x").replace("\nL.impl", "\n@@\nL.impl"), "", "L.define('po(Tensor x) -> Tensor')", MISS)
 change("autograd function with gradients", "class A(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        ctx.save_for_backward(x)\n        return mm(x, 2)\n    @staticmethod\n    def backward(ctx, g): return mm(g, @@)\ndef case():\n    x = X.clone().requires_grad_()\n    torch.compile(lambda x: torch.mm(A.apply(x), x))(x).backward(torch.ones(3, 3))\n    return x.grad\n", "2", "3", MISS)
 change("allow in graph", "@torch._dynamo.allow_in_graph\ndef g(x): return mm(x, @@)\ndef f(x): return g(x)\n" + F, "2", "3", MISS)
 change("nonstrict trace", "@torch._dynamo.nonstrict_trace\ndef g(x): return mm(x, @@)\ndef f(x): return g(x)\n" + F, "2", "3", BYPASS)
