@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +35,19 @@ class Finished:
     def tail(self) -> str:
         """The last lines of its output, for a person."""
         return "\n".join((self.out + self.err).rstrip().splitlines()[-_TAIL_LINES:])
+
+
+@contextmanager
+def directory(prefix: str, keep: bool = False) -> Iterator[Path]:
+    """A new temporary directory, which afterwards is removed, or, with `keep`, named on stderr."""
+    home = Path(tempfile.mkdtemp(prefix=prefix))
+    try:
+        yield home
+    finally:
+        if keep:
+            print(f"kept: {home}", file=sys.stderr)
+        else:
+            shutil.rmtree(home, ignore_errors=True)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

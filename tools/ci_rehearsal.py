@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -35,17 +34,12 @@ def main() -> int:
         print(json.dumps(train()))
         return 0
     env.enter("demo")
-    home = Path(tempfile.mkdtemp(prefix="aot_cache-ci-"))
     try:
-        return rehearse([sys.executable, str(Path(__file__).resolve()), "--child"], home)
+        with child.directory("aot_cache-ci-", arguments.keep) as home:
+            return rehearse([sys.executable, str(Path(__file__).resolve()), "--child"], home)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        if arguments.keep:
-            print(f"kept: {home}", file=sys.stderr)
-        else:
-            shutil.rmtree(home, ignore_errors=True)
 
 
 def rehearse(argv: list[str], home: Path, **more: str) -> int:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -34,17 +32,12 @@ def main() -> int:
     if arguments.child:
         print(json.dumps(train(arguments.steps)))
         return 0
-    home = Path(tempfile.mkdtemp(prefix="aot_cache-demo-"))
     try:
-        return demonstrate([sys.executable, __file__, "--child", "--steps", str(arguments.steps)], home)
+        with child.directory("aot_cache-demo-", arguments.keep) as home:
+            return demonstrate([sys.executable, __file__, "--child", "--steps", str(arguments.steps)], home)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        if arguments.keep:
-            print(f"kept: {home}", file=sys.stderr)
-        else:
-            shutil.rmtree(home, ignore_errors=True)
 
 
 def demonstrate(argv: list[str], home: Path) -> int:

@@ -23,7 +23,7 @@ from ..offloading import active
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
 from ..store.readonly import ReadonlyStore
-from ..torch_compat import entries, frames, frames_install, frames_state, kernels, light
+from ..torch_compat import collector, entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
 from .frames_drafts import Drafts
 from .graph_entries import why_unusable
@@ -59,7 +59,8 @@ class FrameCache:
         try:
             if obstacle := call.obstacle():
                 raise CannotKey(Reason.FRAME_STATE, obstacle)
-            key = frame_key(call)
+            with collector.paused():
+                key = frame_key(call)
         except CannotKey as error:
             self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(qualname_of(call.code), ()))
             return compile_it()
@@ -69,7 +70,8 @@ class FrameCache:
             return compile_it()
         name = frames.PREFIX + key.digest
         try:
-            found, reason, detail = self._look_up(name, key, call, started)
+            with collector.paused():
+                found, reason, detail = self._look_up(name, key, call, started)
         except frames_record.Picked as picked:
             store = self._graphs.store if self._graphs.writable else None
             return self._verifier.settle(picked, name, call, lambda: self._traced(call, compile_it), store)

@@ -15,7 +15,7 @@ from ..key.moments import changed
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
 from ..outcome import Reason
-from ..torch_compat import aot, entries, light, moments
+from ..torch_compat import aot, collector, entries, light, moments
 
 
 @dataclass
@@ -100,8 +100,10 @@ def require_compiled_as_keyed(pending: Pending) -> None:
         raise NotSerializable("it is not known under which settings the graph was handed to its backend")
     if moments.handed() is pending.handed:
         return
+    if pending.code is None:
+        raise NotSerializable("it is not known what was in torch's compiler when the forward was compiled")
     ambient = next(part.summary for part in pending.key.parts if part.name == "ambient")
-    if found := changed(pending.handed, ambient, pending.code or {}, identify):
+    if found := changed(pending.handed, ambient, pending.code, identify):
         raise NotSerializable(f"between the forward and its backward, {', '.join(found)} changed")
 
 
@@ -131,7 +133,7 @@ def revive(
     theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
     entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
     light.lighten(entries.graphs(entry), manifest.extra.get("externs", []))
-    with native.serve(manifest.extra["kernels"], fetch) as serving:
+    with collector.paused(), native.serve(manifest.extra["kernels"], fetch) as serving:
         function = entries.revive(entry, request)
     entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
     forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))

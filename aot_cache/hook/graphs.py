@@ -17,7 +17,7 @@ from ..settings import Settings
 from ..store.base import Store
 from ..store.opening import Opened
 from ..store.readonly import ReadonlyStore
-from ..torch_compat import aot, entries, kernels, moments, tensors
+from ..torch_compat import aot, collector, entries, kernels, moments, tensors
 from .flights import Flights
 from .graph_entries import Pending, check_belongs, check_name_tells_content, is_ours, pack, revive, why_unusable
 from .history import History
@@ -90,7 +90,8 @@ class GraphCache:
                 _ = self.store
                 kernels.install()
                 symbols = tensors.Symbols(request.inputs)
-                key = graph_key(request, symbols)
+                with collector.paused():
+                    key = graph_key(request, symbols)
             except (CannotKey, StoreError) as error:
                 if request.peeking:  # it will be asked again, and then counts
                     return None

@@ -14,8 +14,7 @@ from ..offloading import active
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
 from ..settings import NATIVE, Settings
 from ..store.opening import Opened, open_store
-from ..torch_compat import aot, compilers, compiling, cpu, frames, registries, versions
-from ..torch_compat.late import AfterImport
+from ..torch_compat import aot, compilers, compiling, cpu, frames, late, registries, versions
 from ..torch_compat.patches import Patches
 from . import report
 from .graphs import GraphCache
@@ -34,7 +33,7 @@ class Installation:
         cpu.use(self._cpu_level())
         self.cache = GraphCache(settings, self._open, LEDGER)
         seam: aot.Seam = self.cache
-        self._late: list[AfterImport] = []
+        self._late = [late.without_collections(name) for name in late.HEAVY]
         if settings.frames:
             from .frames import FrameCache
             from .frames_graphs import Watched
@@ -59,8 +58,8 @@ class Installation:
         return self._patches.names
 
     def remove(self) -> None:
-        for late in self._late:
-            late.cancel()
+        for waiting in self._late:
+            waiting.cancel()
         for name in self._patches.undo():
             log.warning("aot_cache: %s was replaced by somebody else after us and is left as it is", name)
         self.cache.close()

@@ -1,4 +1,4 @@
-"""Act right before or right after a module is imported, without importing it."""
+"""Act right before or right after a module is imported, without importing it; its import pauses the collector."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
+from . import collector
+
 COMPILER = (
     "torch._dynamo",
     "torch._functorch.aot_autograd",
@@ -17,6 +19,8 @@ COMPILER = (
     "torch._inductor",
 )
 """One of these is imported before anything is compiled."""
+HEAVY = ("torch._dynamo", "torch._dynamo.repro.after_dynamo")
+"""What a call of torch.compile imports; the second brings AOTAutograd's modules."""
 
 
 class AfterImport(MetaPathFinder):
@@ -80,6 +84,11 @@ class BeforeImport(MetaPathFinder):
         return _found(fullname, self._asking, before=self._act) if fullname in self._names else None
 
 
+def without_collections(name: str) -> AfterImport:
+    """Have the module imported with the collector paused, as every one is that something here waits for."""
+    return AfterImport(name, lambda module: None)
+
+
 def _found(fullname: str, asking: set[int], **around: Callable[..., None]) -> ModuleSpec | None:
     """The spec that the other finders give, with something done when it is executed."""
     thread = threading.get_ident()
@@ -105,8 +114,9 @@ def _execute_around(
     def execute_with_both(module: ModuleType) -> None:
         loader.exec_module = execute  # type: ignore[method-assign]
         before()
-        # `before` may have put another one around it.
-        loader.exec_module(module)
+        with collector.paused():
+            # `before` may have put another one around it.
+            loader.exec_module(module)
         after(module)
 
     loader.exec_module = execute_with_both  # type: ignore[method-assign]

@@ -131,3 +131,29 @@ def test_a_backward_compiled_under_something_else_than_its_forward_is_not_stored
     for name, what in NOT_STORED.items():
         for missed, failed in (cold[name], warm[name]):
             assert missed == "Miss " and failed.startswith("Failed ") and what in failed
+
+
+FORGOTTEN = """
+import json, sys, torch, aot_cache
+from aot_cache.hook import graph_entries
+
+def cannot(identify):
+    raise RuntimeError("no identity today")
+
+if sys.argv[1] == "unknown":
+    graph_entries.process_code = cannot
+w = torch.full((2, 2), 3.0, requires_grad=True)
+torch.compile(lambda x: x @ w)(torch.ones(2, 2)).backward(torch.ones(2, 2))
+said = [str(event) for event in aot_cache.events() if type(event).__name__ == "Failed"]
+print(json.dumps({"gradient": w.grad.tolist(), "said": said, **aot_cache.stats()}))
+"""
+
+
+def test_what_cannot_be_remembered_of_a_miss_is_not_compared_with_nothing(fresh_process: FreshProcess) -> None:
+    unknown = fresh_process(FORGOTTEN, "unknown")
+    assert unknown["gradient"] == [[2.0, 2.0], [2.0, 2.0]] and unknown["graph_miss"] == 1
+    assert ["no identity today" in said for said in unknown["said"]] == [True, False]
+    assert "when the forward was compiled" in unknown["said"][1]
+    assert fresh_process(FORGOTTEN, "known")["graph_miss"] == 1
+    known = fresh_process(FORGOTTEN, "known")
+    assert known["graph_hit"] == 1 and known["said"] == []

@@ -1,7 +1,7 @@
 """bare: the first step on a machine that has only an archive (empty directories), torch's portable archive against ours.
 
 The seconds of torch hold `torch.compiler.load_cache_artifacts`, ours `aot-cache import`; both then a training step, from
-the call of torch.compile to the end of backward().
+the call of torch.compile to the end of backward(). With graphs alone Dynamo still traces.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ import start
 
 CHILD = Path(__file__).resolve().with_name("bare_child.py")
 MODELS = start.MODELS
+TORCH, OURS, GRAPHS = "torch's archive", "ours", "ours, graphs alone"
+WAYS = {TORCH: "torch", OURS: "ours", GRAPHS: "graphs"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,55 +37,51 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     raw: dict[str, Any] = {}
     for model in arguments.models:
         raw[model] = _measure(model, arguments.rounds)
-    rows = [
-        [model, *(report.spread(found[way]) for way in ("torch", "ours")), _ratio(found)]
-        for model, found in raw.items()
-    ]
-    return report.table(["bare machine", "torch's archive, seconds", "ours, seconds", "torch / ours"], rows), raw
+    rows = [[model, *_row(found)] for model, found in raw.items()]
+    header = ["bare machine", *(f"{way}, seconds" for way in WAYS), "torch / ours", "torch / graphs alone"]
+    return report.table(header, rows), raw
 
 
-def _ratio(found: dict[str, list[float]]) -> str:
-    return f"{report.ratio(found['torch'], found['ours']):.1f}"
+def _row(found: dict[str, list[float]]) -> list[str]:
+    ratios = (report.ratio(found[TORCH], found[ours]) for ours in (OURS, GRAPHS))
+    return [*(report.spread(found[way]) for way in WAYS), *(f"{ratio:.1f}" for ratio in ratios)]
 
 
 def _measure(model: str, rounds: int) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {"torch": [], "ours": []}
-    top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
-    try:
-        archives = {way: _make(model, way, top) for way in found}
+    found: dict[str, list[float]] = {way: [] for way in WAYS}
+    with child.directory("aot_cache-bench-") as top:
+        torchs, ours = _make(model, TORCH, top), _make(model, OURS, top)
         for round_ in range(rounds):
-            for way in found if round_ % 2 == 0 else reversed(found):
-                found[way].append(_start(model, way, archives[way], top, f"{model} {way}, {round_ + 1} of {rounds}"))
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
+            for way in WAYS if round_ % 2 == 0 else reversed(WAYS):
+                label = f"{model}, {way}, {round_ + 1} of {rounds}"
+                found[way].append(_start(model, way, torchs if way == TORCH else ours, top, label))
     return found
 
 
 def _make(model: str, way: str, top: Path) -> Path:
     """Compile once, cold, and put what was compiled into an archive."""
-    home, archive = top / f"cold-{way}", top / f"archive-{way}"
-    env = child.environment(home, AOT_CACHE="1" if way == "ours" else "0")
-    child.run_json(
-        [sys.executable, str(CHILD), model, "save" if way == "torch" else "step", str(archive)],
-        f"{model} {way}, cold",
-        env,
-    )
-    if way == "ours":
+    name = WAYS[way]
+    home, archive = top / f"cold-{name}", top / f"archive-{name}"
+    env = child.environment(home, AOT_CACHE="0" if way == TORCH else "1")
+    verb = "save" if way == TORCH else "step"
+    child.run_json([sys.executable, str(CHILD), model, verb, str(archive)], f"{model}, {way}, cold", env)
+    if way == OURS:
         _cli(["export", str(archive)], env)
     return archive
 
 
 def _start(model: str, way: str, archive: Path, top: Path, label: str) -> float:
     home = top / "bare"
-    env = child.environment(home, AOT_CACHE="1" if way == "ours" else "0", PYTHONHASHSEED="random")
+    switches = {"AOT_CACHE": "0" if way == TORCH else "1", "AOT_CACHE_FRAMES": "0" if way == GRAPHS else "1"}
+    env = child.environment(home, PYTHONHASHSEED="random", **switches)
     try:
-        importing = _cli(["import", str(archive)], env) if way == "ours" else 0.0
-        verb = "load" if way == "torch" else "step"
+        importing = 0.0 if way == TORCH else _cli(["import", str(archive)], env)
+        verb = "load" if way == TORCH else "step"
         result = child.run_json([sys.executable, str(CHILD), model, verb, str(archive)], label, env)
     finally:
         shutil.rmtree(home)
     counts = result["counts"]
-    hits = counts["torch_hit"] if way == "torch" else counts["graph_hit"] + counts["frame_hit"]
+    hits = counts[{TORCH: "torch_hit", OURS: "frame_hit", GRAPHS: "graph_hit"}[way]]
     misses = counts["torch_miss"] + counts["graph_miss"] + counts["graph_bypass"] + counts["error"]
     if not hits or misses:
         raise child.ChildFailed(f"{label}: it was not warm: {counts}")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +35,7 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def _measure(model: str, rounds: int) -> list[dict[str, float]]:
     found = []
-    top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
-    try:
+    with child.directory("aot_cache-bench-") as top:
         for number in range(1 + rounds):
             label = f"{model} frames, {number} of {rounds}" if number else f"{model} cold"
             env = child.environment(top, AOT_CACHE="1", AOT_CACHE_FRAMES="1")
@@ -48,8 +45,6 @@ def _measure(model: str, rounds: int) -> list[dict[str, float]]:
                     raise child.ChildFailed(f"{label}: it was not warm: {result['counts']}")
                 found.append(result["phases"])
         return found
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
 
 
 def _text(model: str, found: list[dict[str, float]]) -> str:

@@ -6,7 +6,6 @@ import argparse
 import math
 import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,8 +88,7 @@ def run(arguments: argparse.Namespace) -> tuple[str, dict[str, Any]]:
 
 def _measure(model: str, cold_rounds: int, rounds: int) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in VARIANTS}
-    top = Path(tempfile.mkdtemp(prefix="aot_cache-bench-"))
-    try:
+    with child.directory("aot_cache-bench-") as top:
         for names, count in ((COLD, cold_rounds), (WARM, rounds)):
             if names is WARM:
                 _start(model, VARIANTS["ours-frames"], top / "cold-ours", f"{model}, storing its frames")
@@ -99,8 +97,6 @@ def _measure(model: str, cold_rounds: int, rounds: int) -> dict[str, list[dict[s
                 for name in names if round_ % 2 == 0 else names[::-1]:
                     label = f"{model} {name}, {round_ + 1} of {count}"
                     found[name].append(_process(model, name, top, label, keep=name in COLD and round_ == 0))
-    finally:
-        shutil.rmtree(top, ignore_errors=True)
     _same_numbers(model, found)
     return found
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -45,19 +43,14 @@ def main() -> int:
         return 0
     env.enter("test")
     started, took = time.monotonic(), dict[str, float]()
-    home = Path(tempfile.mkdtemp(prefix="aot_cache-soundness-"))
     try:
-        if arguments.torch:
-            return report_torch(runs.stale(table, home))
-        verdicts = runs.run(table, home, frames=arguments.frames, took=took)
+        with child.directory("aot_cache-soundness-", arguments.keep) as home:
+            if arguments.torch:
+                return report_torch(runs.stale(table, home))
+            verdicts = runs.run(table, home, frames=arguments.frames, took=took)
     except child.ChildFailed as error:
         print(error, file=sys.stderr)
         return 1
-    finally:
-        if arguments.keep:
-            print(f"kept: {home}", file=sys.stderr)
-        else:
-            shutil.rmtree(home, ignore_errors=True)
     code = report(verdicts, arguments.json)
     if arguments.frames and not arguments.json:
         print(frames_line(verdicts))

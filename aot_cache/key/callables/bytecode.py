@@ -114,7 +114,7 @@ def _encode_const(const: object) -> bytes:
 def _class_body(code: CodeType) -> bytes:
     # Python 3.13 stores the line of a class and the (unordered) attributes its methods set as constants of its body.
     steps = []
-    for step, after in _pairs(_instructions(code)):
+    for step, after in _pairs(_instructions(code)[0]):
         if after is not None and after.argval in ("__firstlineno__", "__static_attributes__"):
             continue
         if step.opcode in dis.hasconst or step.opname == "LOAD_SMALL_INT":
@@ -125,20 +125,18 @@ def _class_body(code: CodeType) -> bytes:
     return sized("class", *steps)
 
 
-def _instructions(code: CodeType) -> list[dis.Instruction]:
-    return [step for step in dis.get_instructions(code) if step.opname not in _SKIPPED]
-
-
-def _targets(code: CodeType) -> frozenset[int]:
-    """Which of `_instructions` are jumped to."""
-    found, index, jumped = set(), 0, False
+def _instructions(code: CodeType) -> tuple[list[dis.Instruction], frozenset[int]]:
+    """The instructions that count, and the indices of those that are jumped to."""
+    steps: list[dis.Instruction] = []
+    targets, jumped = set(), False
     for step in dis.get_instructions(code):
         jumped = jumped or step.is_jump_target
         if step.opname not in _SKIPPED:
             if jumped:
-                found.add(index)
-            index, jumped = index + 1, False
-    return frozenset(found)
+                targets.add(len(steps))
+            steps.append(step)
+            jumped = False
+    return steps, frozenset(targets)
 
 
 def _pairs(steps: list[dis.Instruction]) -> Iterator[tuple[dis.Instruction, dis.Instruction | None]]:
@@ -153,8 +151,7 @@ class _Scan:
         self.locals: set[Use] = set()
         self.imports: set[Import] = set()
         self.unseen: set[str] = set()
-        self._steps = _instructions(code)
-        self._targets = _targets(code)
+        self._steps, self._targets = _instructions(code)
         self._cells, self._outer = frozenset(code.co_cellvars + code.co_freevars), frozenset(code.co_freevars)
         for index, step in enumerate(self._steps):
             if step.opname in _GLOBAL:

@@ -111,11 +111,12 @@ def _file_digest(file: str, size: int, modified: int) -> str:
 
 class _Installed(NamedTuple):
     origin: Origin | None
-    files: frozenset[str] | None
+    record: str | None
     top_level: frozenset[str]
 
     def owns(self, relative: str, top: str) -> bool:
-        return top in self.top_level if self.files is None else relative in self.files
+        # A line is `file,digest,size`; torch's has some 15,000 of them.
+        return top in self.top_level if self.record is None else f"\n{relative}," in self.record
 
 
 def _owner(site: str, relative: str) -> Origin | None:
@@ -136,13 +137,13 @@ def _installed(site: str, name: str | None) -> tuple[_Installed, ...]:
 
 def _describe(found: importlib.metadata.Distribution) -> _Installed:
     record = found.read_text("RECORD")
-    files = None if record is None else frozenset(line.rsplit(",", 2)[0] for line in record.splitlines())
     top_level = frozenset((found.read_text("top_level.txt") or "").split())
-    return _Installed(_origin(found), files, top_level)
+    return _Installed(_origin(found), None if record is None else f"\n{record}", top_level)
 
 
 def _origin(found: importlib.metadata.Distribution) -> Origin | None:
-    name, version = re.sub(r"[-_.]+", "-", found.metadata["Name"]).lower(), found.version
+    facts = found.metadata  # parsed anew at each access
+    name, version = re.sub(r"[-_.]+", "-", facts["Name"]).lower(), facts["Version"]
     text = found.read_text("direct_url.json")
     if text is None:
         return Origin(name, version)
