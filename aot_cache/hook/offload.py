@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from ..offloading import active, far, report
@@ -43,14 +43,12 @@ class Offload:
         far.require(self._session.options)
         # The cache may have waited for torch's compiler to be imported.
         partition.require()
-        from ..torch_compat import tracing
-
         with ExitStack() as stack:
             stack.enter_context(active.entered(self._session))
             cached = self._is_cached()
             stack.enter_context(partition.cutting(self._session.cut, cached))
-            if cached and (installed := current()):
-                stack.enter_context(tracing.captured(installed.cache.joints))
+            if cached:
+                stack.enter_context(_captured())
             self._stack = stack.pop_all()
         return self
 
@@ -85,3 +83,14 @@ class Offload:
         installed = current()
         is_ours = installed is not None and installed.failure is None and not compiling.torchs_own_protocol()
         return is_ours and not self._session.options.dry_run
+
+
+def _captured() -> AbstractContextManager[None]:
+    """In which joint graphs are kept for other budgets; on a torch that has not what this needs, each budget traces."""
+    try:
+        from ..torch_compat import tracing
+    except ImportError as error:
+        log.debug("aot_cache: joint graphs are not kept: %s", error)
+        return nullcontext()
+    installed = current()
+    return nullcontext() if installed is None else tracing.captured(installed.cache.joints)

@@ -74,7 +74,7 @@ class Writer:
             return {"tensor meta": [self.plain(item) for item in value]}
         if kind is CheckpointPolicy:
             return {"policy": value.name}
-        if kind is NodeSource:
+        if kind is NodeSource and NodeSource._from_dict(value.to_dict()) == value:
             return {"source": value.to_dict()}
         if kind.__module__ == _DESCRIPTORS and dataclasses.is_dataclass(value):
             names = [one.name for one in dataclasses.fields(value)]

@@ -6,7 +6,6 @@ or effects of their own; and a capture is used only where all that the trace is 
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import importlib
 import json
@@ -20,7 +19,7 @@ import torch
 from torch.fx import GraphModule
 
 from ..errors import NotSerializable
-from . import entries, joint_graphs, trace_facts
+from . import collector, entries, joint_graphs, trace_facts
 from .patches import Patches
 
 _MODULE, _NAME = "torch._functorch._aot_autograd.graph_compile", "aot_dispatch_autograd_graph"
@@ -79,7 +78,7 @@ def _tracing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     found = keeper.find(call.ticket, call.given)
     if found is not None:
         try:
-            with _no_collections():
+            with collector.paused():
                 replayed = call.replay(found)
         except Exception as error:  # whatever a capture does that is none
             keeper.refuse(call.ticket, error)
@@ -93,25 +92,13 @@ def _tracing(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         _KEEPER.reset(token)
     seconds = time.perf_counter() - started
     try:
-        with _no_collections():
+        with collector.paused():
             capture = call.capture(traced)
     except Exception as error:  # whatever an object does that is not known
         keeper.unkept(call.ticket, error)
     else:
         keeper.keep(call.ticket, call.given, capture, seconds)
     return traced
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """What is made here stays, so that looking for garbage meanwhile (most of the time that this takes) finds nothing."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _call(keeper: Keeper, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call | None:
