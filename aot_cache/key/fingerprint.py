@@ -34,6 +34,7 @@ _FUNCTIONS = (
     types.GetSetDescriptorType,
     types.MethodWrapperType,
 )
+_HOOKS = tuple(f"._{kind}hooks" for kind in ("forward_", "forward_pre_", "backward_", "backward_pre_"))
 # Containers of plain values, which an equality guard compares as a whole.
 _PLAIN_CONTAINERS = (list, set, tuple, frozenset, torch.Size, type({}.keys()))
 # Parametrised types, which are compared by their parts.
@@ -192,10 +193,14 @@ def _tensor(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> s
     return prints.tensor(value, arguments[""])
 
 
-def _length(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
+def _length(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
     text = f"{len(value)} in {prints.codes.of(type(value))}"
     # Dynamo may loop over a dictionary's keys under this guard alone.
-    return f"{text} {prints.keys(value)}" if isinstance(value, dict) and value else text
+    if not isinstance(value, dict) or not value:
+        return text
+    if str(arguments[""].name).endswith(_HOOKS):  # numbered within the process
+        return text + fingerprint_keys.order(value)
+    return f"{text} {prints.keys(value)}"
 
 
 def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hook.frames_changes import ANY, BYPASS, F, change
+from hook.frames_changes import ANY, BYPASS, HIT, F, change
 
 # -- keys of dictionaries, and their order ---------------------------------------------------------------------------------
 change("keys as a list", "K = {@@: 1}\ndef f(x): return mm(x, list(K)[0])\n" + F, "2", "3")
@@ -13,6 +13,7 @@ change("type of a key", "K = {@@: 2}\ndef f(x): return torch.full((3, 3), list(K
 change("float for int as a key", "K = {@@: 2}\ndef f(x): return torch.full((3, 3), list(K)[0]), mm(x)\n" + F, "1", "1.0")
 change("key that is a dtype", "K = {torch.@@: 1}\ndef f(x): return torch.mm(x.to(list(K)[0]), x.to(list(K)[0]))\n" + F, "float32", "float64")
 change("hook registered before the others", "L = nn.Linear(3, 3)\nnn.init.eye_(L.weight), nn.init.ones_(L.bias)\na = lambda m, i, y: mm(y, 2)\nb = lambda m, i, y: torch.mm(y, y)\nL.register_forward_hook(a)\nL.register_forward_hook(b@@)\ndef case(): return run(lambda x: L(x), X)\n", "", ", prepend=True")
+change("other hooks registered before", "L = nn.Linear(3, 3)\nnn.init.eye_(L.weight), nn.init.ones_(L.bias)\n@@\nL.register_forward_hook(lambda m, i, y: mm(y, 2))\ndef case(): return run(lambda x: L(x), X)\n", "", "nn.ReLU().register_forward_hook(lambda m, i, y: y)", HIT)
 change("key moved to the end", "K = collections.OrderedDict(a=2, b=3)\n@@\ndef f(x):\n    for k in K.values(): x = mm(x, k)\n    return x\n" + F, "", "K.move_to_end('a')")
 change("key moved to the end, of an argument", "def f(x, d):\n    for k in d.values(): x = mm(x, k)\n    return x\ndef case():\n    d = collections.OrderedDict(a=2, b=3)\n    @@\n    return run(f, X, d)\n", "pass", "d.move_to_end('a')")
 
