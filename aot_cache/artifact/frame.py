@@ -25,7 +25,7 @@ class Frame:
     which tensors share memory. unguarded: [source, fingerprint] of what was read without a guard. listing: whether the
     names of attributes count. absent: globals that the code did not find. places: where to find each inlined code
     object. called: where the graphs' calls of others' code are found, with their identity. sizes: what Dynamo knew of
-    the sizes of inputs. graphs: by global, the stored graph's name.
+    the sizes of inputs, each with its source's place. graphs: by global, the stored graph's name.
     """
 
     guards: frames_guards.Plain

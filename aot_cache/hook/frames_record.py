@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..artifact.envelope import Manifest
@@ -78,8 +79,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         plain = frames_install.take(call, trace, result, added)
         guards = frames_guards.write(trace.seen, trace.shapes)
         table = frames_sources.Table.of(guards.sources)
-        unguarded = list(dict.fromkeys(table.add(source) for source in trace.unguarded))
-        looped = list(dict.fromkeys(table.add(source) for source in trace.looped))
+        rows = _unguarded(trace, table)
     except frames_install.UnknownGlobal as error:
         raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
     except (frames_guards.UnknownGuard, frames_sources.UnknownSource) as error:
@@ -92,15 +92,25 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         guards=guards,
         result=plain,
         prints=[seen.guard(row) for row in guards.guards],
-        unguarded=[[r, seen.unguarded(r)] for r in unguarded] + [[r, seen.keys(r)] for r in looped],
+        unguarded=[[row, see(seen, row)] for row, see in rows],
         same=seen.same(),
         storage=seen.storage(),
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=[*fingerprint_places.places(call, trace.inlined, seen.prints.codes), *_asked(call, trace)],
         called=fingerprint_calls.called(trace.called),
-        sizes=frames_dynamic.remembered(call.code, call.closure),
+        sizes=frames_dynamic.remembered(call.code, call.closure, seen.place),
     )
+
+
+def _unguarded(trace: frames.Trace, table: frames_sources.Table) -> list[tuple[int, Callable[[_Look, int], str]]]:
+    """What Dynamo read without a guard: rows of `table`, each with how it is described."""
+    ways: list[tuple[Any, Callable[[_Look, int], str]]] = []
+    ways += [(source, _Look.unguarded) for source in dict.fromkeys(trace.unguarded)]
+    ways += [(source, _Look.keys) for source in dict.fromkeys(trace.looped)]
+    ways += [(source, partial(_Look.lacks, name=name)) for source, name in dict.fromkeys(trace.lacking)]
+    ways += [(source, _Look.met) for source in dict.fromkeys(trace.met)]
+    return [(table.add(source), see) for source, see in ways]
 
 
 def _asked(call: frames.Call, trace: frames.Trace) -> Iterator[list[Any]]:
@@ -118,6 +128,9 @@ def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> N
     for name in (*plain.modules, *plain.resumes, *plain.graphs, plain.builtins or "\0"):
         if any(name in text for text in guards.shapes):
             raise CannotKey(Reason.FRAME_GUARD, f"a guard on shapes that reads {name}")
+
+
+_MET = "met "
 
 
 class _Look:
@@ -142,6 +155,35 @@ class _Look:
 
     def keys(self, row: int) -> str:
         return self._named(self._sources[row], lambda: self.prints.keys(self._read(row)))
+
+    def attribute(self, row: int, name: str) -> str:
+        return self._named(self._sources[row], lambda: fingerprint_keys.attribute(self._read(row), name))
+
+    def lacks(self, row: int, name: str) -> str:
+        """As `attribute`; raises CannotKey if it is there, after Dynamo did not find it."""
+        if not (told := self.attribute(row, name)).startswith(fingerprint_keys.LACKS):
+            raise fingerprint.unknown(f"the attribute `{name}`, which Dynamo did not find")
+        return told
+
+    def met(self, row: int) -> str:
+        """Read, so that `same` counts it."""
+        return f"{_MET}{type(self._read(row)).__name__}"
+
+    def unguarded_as(self, row: int, before: str) -> str:
+        """What `before` says of the value, as it is now."""
+        if before.startswith(fingerprint_keys.MARK):
+            return self.keys(row)
+        if before.startswith(fingerprint_keys.LACKS):
+            return self.attribute(row, before.removeprefix(fingerprint_keys.LACKS))
+        return self.met(row) if before.startswith(_MET) else self.unguarded(row)
+
+    def place(self, name: str) -> int | None:
+        """The row of the source with this name, if a guard looked at it."""
+        return next((row for row in self._values if frames_sources.describe(self._sources[row]) == name), None)
+
+    def value(self, row: int | None) -> Any:
+        """What the guards saw there."""
+        return None if row is None else self._values.get(row)
 
     def _read(self, row: int) -> Any:
         source = self._sources[row]
@@ -182,7 +224,10 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     try:
         installed.globals()
         sources = frames_sources.rebuild(frame.guards.sources, installed.names)
-        _compare_values(frame, _Look(frame.guards, sources, call.scope(), frame.listing), sources)
+        look = _Look(frame.guards, sources, call.scope(), frame.listing)
+        _compare_values(frame, look, sources)
+        if name := frames_dynamic.differs(call.code, call.closure, frame.sizes, look.value):
+            raise Changed(f"what Dynamo has seen of `{name}`: it would take other sizes for dynamic")
         yield Live(sources, installed)
     except BaseException as error:
         installed.undo()
@@ -196,8 +241,7 @@ def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
     for guard, before in zip(frame.guards.guards, frame.prints):
         _agree(changes, sources[guard[0]], before, lambda: look.guard(guard))
     for row, before in frame.unguarded:
-        see = look.keys if before.startswith(fingerprint_keys.MARK) else look.unguarded
-        _agree(changes, sources[row], before, lambda: see(row))
+        _agree(changes, sources[row], before, lambda: look.unguarded_as(row, before))
     if changes:
         raise Changed("; ".join(changes.values()))
     if look.same() != frame.same:

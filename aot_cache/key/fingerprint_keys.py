@@ -1,8 +1,9 @@
-"""Which keys a dictionary has, and in what order."""
+"""Which keys a dictionary has, and in what order; and which attribute an object lacks."""
 
 from __future__ import annotations
 
 import collections
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ from .parts import digest
 
 MARK = "keys "
 """What is said of a dictionary's keys starts so."""
+LACKS = "lacks "
+"""What is said of an attribute that is not there starts so."""
 
 
 def told(value: dict[Any, Any], constant: Callable[[Any], str]) -> str:
@@ -31,3 +34,9 @@ def order(value: Any) -> str:
     places = {id(key): place for place, key in enumerate(dict.keys(value))}
     found = [places.get(id(key), -1) for key in collections.OrderedDict.keys(value)]
     return "" if found == sorted(found) else f" in order {digest(repr(found).encode())}"
+
+
+def attribute(value: Any, name: str) -> str:
+    """Whether an object has an attribute, told without running a property of its class."""
+    found = inspect.getattr_static(value, name, inspect) is not inspect or hasattr(value, name)
+    return f"{'has ' if found else LACKS}{name}"

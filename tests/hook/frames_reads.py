@@ -52,3 +52,20 @@ change("buffer", "def f(x): return mm(x, 2 if isinstance(x, nn.Buffer) else 3)\n
 change("attribute that becomes a buffer", "class M(nn.Module):\n    def forward(self, x):\n        self.b = x\n        return mm(x)\ndef case():\n    m = M()\n    return run(m, @@), list(dict(m.named_buffers())), 'b' in m.__dict__\n", "X.clone()", "nn.Buffer(X.clone())", ANY)
 change("base of a view", "def f(x): return mm(x, 2 if x._base is None else 3)\ndef case():\n    b = torch.ones(3, 3)\n    return run(f, @@)\n", "b", "b[:]", BYPASS)
 change("weight that is normalised", "from torch.nn.utils.parametrizations import weight_norm\nL = nn.Linear(3, 3, bias=False)\nL.weight.data = X + 1\nL = weight_norm(L, dim=@@)\ndef f(x): return torch.mm(L(x), x)\n" + F, "0", "1")
+
+# -- sizes that Dynamo has seen --------------------------------------------------------------------------------------------
+SIZES = "def f(x, k=1): return torch.mm(x.t(), x) * k\ndef case():\n    g = torch.compile(f)\n    with torch.no_grad(): return [{0} for n in @@]\n"
+change("size that nothing has made dynamic yet", SIZES.format("g(torch.ones(n, 3))"), "(7, 9)", "(9,)")
+change("number that nothing has made dynamic yet", SIZES.format("g(X, n)"), "(7, 9)", "(9,)")
+change("another size after the same ones", SIZES.format("g(torch.ones(n, 3))"), "(7, 9)", "(7, 9, 11)", HIT)
+change("sizes in another order", SIZES.format("g(torch.ones(n, 3))"), "(7, 9, 5)", "(9, 7, 5)", ANY)
+change("another size where all are dynamic", SIZES.format("g(torch.ones(n, 3))").replace("compile(f)", "compile(f, dynamic=True)"), "(7, 9)", "(9,)", HIT)
+
+# -- what is found missing, or to be the same ------------------------------------------------------------------------------
+change("key found missing by an exception", "D = {@@}\ndef f(x):\n    try: k = D['k']\n    except KeyError: k = 2\n    return mm(x, k)\n" + F, "", "'k': 3")
+change("key found missing in a chain of maps", "D = collections.ChainMap({@@}, {'k': 2})\ndef f(x): return mm(x, D['k'])\n" + F, "", "'k': 3")
+change("attribute found missing by an exception", "class A: pass\nA0 = A()\n@@\ndef f(x):\n    try: k = A0.k\n    except AttributeError: k = 2\n    return mm(x, k)\n" + F, "", "A0.k = 3")
+change("attribute of a class found missing", "class A: pass\n@@\ndef f(x):\n    try: k = A.k\n    except AttributeError: k = 2\n    return mm(x, k)\n" + F, "", "A.k = 3")
+change("attribute of a module found missing", "class M(nn.Module):\n    def forward(self, x):\n        try: k = self.k\n        except AttributeError: k = 2\n        return mm(x, k)\ndef case():\n    m = M()\n    @@\n    return run(m, X)\n", "pass", "m.k = 3")
+change("argument that is a global", "T = X@@\ndef f(x): return mm(x, 2 if x is T else 3)\n" + F, "", ".clone()")
+change("hash of a text", "def f(x): return mm(x, hash('@@') % 1000)\n" + F, "a", "b", BYPASS)

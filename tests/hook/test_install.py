@@ -59,7 +59,7 @@ import json, sys, torch
 import torch._dynamo
 print(json.dumps([n for n in sys.modules if n.startswith("aot_cache.")] + [f for f in map(repr, sys.meta_path) if "aot_cache.torch_compat" in f]))
 """
-    assert fresh_process(code, env={"AOT_CACHE": "0"}) == ["aot_cache.errors"]
+    assert fresh_process(code, env={"AOT_CACHE": "0"}) == ["aot_cache.units", "aot_cache.errors"]
 
 
 def test_the_environment_turns_it_off(fresh_process: FreshProcess) -> None:

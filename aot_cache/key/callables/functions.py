@@ -38,6 +38,13 @@ _READERS = frozenset(
     "io.open _io.open io.open_code torch.serialization.load numpy.load numpy.loadtxt numpy.fromfile numpy.genfromtxt "
     "numpy.memmap safetensors.torch.load_file urllib.request.urlopen".split()
 )
+# What tells of the process, so that the same code does something else in another one.
+_OF_THE_PROCESS = frozenset(
+    "posix.getcwd posix.getcwdb posix.listdir posix.scandir posix.stat genericpath.exists genericpath.isfile "
+    "genericpath.isdir genericpath.getsize genericpath.getmtime sys.getrecursionlimit sys.get_int_max_str_digits "
+    "gc.isenabled decimal.getcontext _decimal.getcontext threading.current_thread torch.random.initial_seed "
+    "logging.getLogger".split()
+)
 READ_EARLY = "read it into a variable when the module is imported"
 _NEVER_FOREIGN = frozenset(
     (type(None), bool, int, float, str, bytes, tuple, list, dict, set, frozenset, BuiltinFunctionType)
@@ -181,5 +188,7 @@ def _registrations(fn: FunctionType) -> Iterator[Edge]:
 def refuse_dynamic(module: str, name: str) -> None:
     if f"{module}.{name}" in _READERS:
         raise Unidentified(f"`{name}` reads a file, whose content no identity covers", remedy=READ_EARLY)
+    if f"{module}.{name}" in _OF_THE_PROCESS:
+        raise Unidentified(f"`{name}` tells of the process, which no identity covers", remedy=READ_EARLY)
     if f"{module}.{name}" in _DYNAMIC:
         raise Unidentified(f"`{name}` finds what it uses at run time", remedy=FOLLOW)
