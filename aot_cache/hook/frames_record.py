@@ -16,7 +16,7 @@ from ..key import fingerprint, fingerprint_calls, fingerprint_keys, fingerprint_
 from ..key import fingerprint_sharing, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
-from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
+from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources, frames_trace
 
 # So many differences say what happened; what follows from them would only be noise.
 _MOST_CHANGES = 3
@@ -108,7 +108,7 @@ def _unguarded(trace: frames.Trace, table: frames_sources.Table) -> list[tuple[i
     ways: list[tuple[Any, Callable[[_Look, int], str]]] = []
     ways += [(source, _Look.unguarded) for source in dict.fromkeys(trace.unguarded)]
     ways += [(source, _Look.keys) for source in dict.fromkeys(trace.looped)]
-    ways += [(source, partial(_Look.lacks, name=name)) for source, name in dict.fromkeys(trace.lacking)]
+    ways += [(source, partial(_Look.lacks, what=what)) for source, what in dict.fromkeys(trace.lacking)]
     ways += [(source, _Look.met) for source in dict.fromkeys(trace.met)]
     return [(table.add(source), see) for source, see in ways]
 
@@ -159,10 +159,14 @@ class _Look:
     def attribute(self, row: int, name: str) -> str:
         return self._named(self._sources[row], lambda: fingerprint_keys.attribute(self._read(row), name))
 
-    def lacks(self, row: int, name: str) -> str:
-        """As `attribute`; raises CannotKey if it is there, after Dynamo did not find it."""
-        if not (told := self.attribute(row, name)).startswith(fingerprint_keys.LACKS):
-            raise fingerprint.unknown(f"the attribute `{name}`, which Dynamo did not find")
+    def key(self, row: int, text: str) -> str:
+        return self._named(self._sources[row], lambda: fingerprint_keys.key(self._read(row), text))
+
+    def lacks(self, row: int, what: str | frames_trace.Key) -> str:
+        """As `attribute` or `key`; raises CannotKey if it is there, after Dynamo did not find it."""
+        told = self.attribute(row, what) if isinstance(what, str) else self.key(row, repr(what.value))
+        if not told.startswith((fingerprint_keys.LACKS, fingerprint_keys.LACKS_KEY)):
+            raise fingerprint.unknown(f"it {told}, which Dynamo did not find")
         return told
 
     def met(self, row: int) -> str:
@@ -171,10 +175,12 @@ class _Look:
 
     def unguarded_as(self, row: int, before: str) -> str:
         """What `before` says of the value, as it is now."""
+        ways = {fingerprint_keys.LACKS: self.attribute, fingerprint_keys.LACKS_KEY: self.key}
+        for start, way in ways.items():
+            if before.startswith(start):
+                return way(row, before.removeprefix(start))
         if before.startswith(fingerprint_keys.MARK):
             return self.keys(row)
-        if before.startswith(fingerprint_keys.LACKS):
-            return self.attribute(row, before.removeprefix(fingerprint_keys.LACKS))
         return self.met(row) if before.startswith(_MET) else self.unguarded(row)
 
     def place(self, name: str) -> int | None:

@@ -1,7 +1,8 @@
-"""Which keys a dictionary has, and in what order; and which attribute an object lacks."""
+"""Which keys a dictionary has, and in what order; and what is not there."""
 
 from __future__ import annotations
 
+import ast
 import collections
 import inspect
 from collections.abc import Callable
@@ -12,8 +13,8 @@ from .parts import digest
 
 MARK = "keys "
 """What is said of a dictionary's keys starts so."""
-LACKS = "lacks "
-"""What is said of an attribute that is not there starts so."""
+LACKS, LACKS_KEY = "lacks attribute ", "lacks key "
+"""What is said of an attribute, or a key, that is not there starts so."""
 
 
 def told(value: dict[Any, Any], constant: Callable[[Any], str]) -> str:
@@ -39,4 +40,10 @@ def order(value: Any) -> str:
 def attribute(value: Any, name: str) -> str:
     """Whether an object has an attribute, told without running a property of its class."""
     found = inspect.getattr_static(value, name, inspect) is not inspect or hasattr(value, name)
-    return f"{'has ' if found else LACKS}{name}"
+    return f"{'has attribute ' if found else LACKS}{name}"
+
+
+def key(value: Any, text: str) -> str:
+    """Whether a dictionary has a key, which is written as `text`."""
+    found = isinstance(value, dict) and dict.__contains__(value, ast.literal_eval(text))
+    return f"{'has key ' if found else LACKS_KEY}{text}"

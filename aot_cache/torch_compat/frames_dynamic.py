@@ -77,7 +77,9 @@ def _strides(value: torch.Tensor) -> tuple[Any, ...]:
 
 def _dynamic(fields: list[Any]) -> list[Any]:
     """Which numbers are dynamic; strides only count where all sizes are static."""
-    scalar, size, stride = ([part == "dynamic" for part in f] if isinstance(f, list) else f == "dynamic" for f in fields)
+    scalar, size, stride = (
+        [part == "dynamic" for part in f] if isinstance(f, list) else f == "dynamic" for f in fields
+    )
     return [scalar, size, stride if isinstance(size, list) and not any(size) else None]
 
 

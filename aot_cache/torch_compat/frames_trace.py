@@ -27,12 +27,19 @@ class Inlined:
     globals: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Key:
+    """Of a dictionary."""
+
+    value: str | bytes | int
+
+
 @dataclass
 class Trace:
     """What Dynamo did with one frame.
 
-    unguarded: sources of what it read without a guard. looped: of dictionaries whose keys it read so. lacking: of objects,
-    with the name of an attribute that is not there. met: of objects that it met by two sources. doubts: why the result
+    unguarded: sources of what it read without a guard. looped: of dictionaries whose keys it read so. lacking: of
+    objects and dictionaries, with the name of an attribute, or a key, that is not there. met: of objects that it met by two sources. doubts: why the result
     cannot be told from what is recorded.
     graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
     the graphs call as it is. asked: modules, names of attributes, and whether they were there. sought: what was looked for
@@ -44,7 +51,7 @@ class Trace:
     inlined: list[Inlined] = field(default_factory=list)
     unguarded: list[Any] = field(default_factory=list)
     looped: list[Any] = field(default_factory=list)
-    lacking: list[tuple[Any, str]] = field(default_factory=list)
+    lacking: list[tuple[Any, str | Key]] = field(default_factory=list)
     met: list[Any] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
@@ -92,7 +99,6 @@ def watch(patches: Patches) -> None:
     patches.wrap(source.SkipGuardSource, "__init__", _read_unguarded)
     for owner in (dicts.ConstDictVariable, lists.CommonListMethodsVariable):
         patches.wrap(owner, "call_method", _loop)
-    _watch_what_is_not_there(patches)
     patches.wrap(tensor.TensorVariable, "var_getattr", _get)
     patches.wrap(misc.PythonModuleVariable, "call_obj_hasattr", _ask)
     patches.wrap(misc.PythonModuleVariable, "var_getattr", _seek)
@@ -106,21 +112,6 @@ def watch(patches: Patches) -> None:
     patches.wrap(ShapeEnv, "produce_guards_verbose", _produce_shapes)
     if hasattr(torch._guards.GuardsContext, "skip_guard_install"):
         patches.wrap(torch._guards.GuardsContext, "skip_guard_install", _skip_guards)
-
-
-def _watch_what_is_not_there(patches: Patches) -> None:
-    """Listen where Dynamo finds something missing, one object twice, or a number that is this process's own."""
-    import torch._dynamo.variables.builder as builder
-    import torch._dynamo.variables.builtin as builtin
-    import torch._dynamo.variables.dicts as dicts
-    import torch._dynamo.variables.user_defined as user_defined
-
-    patches.wrap(dicts.ConstDictVariable, "getitem_const_raise_exception_if_absent", _miss_key)
-    for owner in (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable):
-        patches.wrap(owner, "var_getattr", _miss_attribute)
-    patches.wrap(builder, "make_dupe_guard", _meet_again)
-    for method in ("call_hash", "call_id"):
-        patches.wrap(builtin.BuiltinVariable, method, _number)
 
 
 def _inline(original: Callable[..., Any], translator: Any, *args: Any, **kwargs: Any) -> None:
@@ -151,53 +142,6 @@ def _is_dictionary(value: Any) -> bool:
     from torch._dynamo.variables import ConstDictVariable
 
     return isinstance(value, ConstDictVariable)
-
-
-def _miss_key(original: Callable[..., Any], variable: Any, *args: Any) -> Any:
-    """A key that is not there is found missing without a guard, unless code asks by `in` or `get`."""
-    from torch._dynamo.exc import ObservedException
-
-    try:
-        return original(variable, *args)
-    except ObservedException:
-        if (trace := _TRACE.get()) is not None:
-            if variable.source is None:
-                trace.doubts.append("it looks for a key that is not there")
-            else:
-                trace.looped.append(variable.source)
-        raise
-
-
-def _miss_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: str, *args: Any) -> Any:
-    """As a key; where code asks by `hasattr` there is a guard."""
-    from torch._dynamo.exc import ObservedException
-
-    try:
-        return original(variable, tx, name, *args)
-    except ObservedException:
-        if (trace := _TRACE.get()) is not None and variable.source is not None:
-            trace.lacking.append((variable.source, name))
-        raise
-
-
-def _meet_again(original: Callable[..., Any], source: Any, earlier: Any) -> Any:
-    """One object by two sources, for which there is no guard where one is local and one is global."""
-    guard = original(source, earlier)
-    if guard is None and earlier is not None and earlier != source and (trace := _TRACE.get()) is not None:
-        trace.met += [earlier, source]
-    return guard
-
-
-def _number(original: Callable[..., Any], variable: Any, tx: Any, *args: Any) -> Any:
-    """What `hash` and `id` say is another process's own, but for the hashes of numbers."""
-    found = original(variable, tx, *args)
-    if (trace := _TRACE.get()) is not None and found is not None and not all(map(_is_number, args)):
-        trace.doubts.append(f"it asks for the {variable.fn.__name__} of something")
-    return found
-
-
-def _is_number(argument: Any) -> bool:
-    return argument.is_python_constant() and type(argument.as_python_constant()) in (bool, int, float, complex)
 
 
 def _get(original: Callable[..., Any], variable: Any, tx: Any, name: str) -> Any:
@@ -238,7 +182,9 @@ def _runs(value: Any) -> str:
 
 
 def _is_function(argument: Any) -> bool:
-    return argument.is_python_constant() and isinstance(argument.as_python_constant(), (FunctionType, MethodType, partial))
+    return argument.is_python_constant() and isinstance(
+        argument.as_python_constant(), (FunctionType, MethodType, partial)
+    )
 
 
 def _name_of_look(value: Any) -> str:

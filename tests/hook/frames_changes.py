@@ -7,6 +7,7 @@ when the second is run on what the first has stored:
     HIT     all of them are, because the change does not matter or only changes what the frame computes with
     ANY     either; the values must be right
     BYPASS  it is never stored, not even for the same program again
+    ALONE   as MISS; the same program hits in a process of its own, since others leave something behind that it reads
 
 In all of them the values must be those of a run without any cache. Matrix products keep the C++ compiler out.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-MISS, HIT, ANY, BYPASS = "miss", "hit", "any", "bypass"
+MISS, HIT, ANY, BYPASS, ALONE = "miss", "hit", "any", "bypass", "alone"
 
 PRELUDE = '''
 import abc, collections, contextlib, dataclasses, enum, functools, math, os, types

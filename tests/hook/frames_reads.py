@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hook.frames_changes import ANY, BYPASS, HIT, F, change
+from hook.frames_changes import ALONE, ANY, BYPASS, HIT, F, change
 
 # -- keys of dictionaries, and their order ---------------------------------------------------------------------------------
 change("keys as a list", "K = {@@: 1}\ndef f(x): return mm(x, list(K)[0])\n" + F, "2", "3")
@@ -51,7 +51,7 @@ change("submodule that is imported for its effect", PACKAGE.format("frames_p2", 
 change("buffer", "def f(x): return mm(x, 2 if isinstance(x, nn.Buffer) else 3)\ndef case(): return run(f, @@)\n", "X.clone()", "nn.Buffer(X.clone())")
 change("attribute that becomes a buffer", "class M(nn.Module):\n    def forward(self, x):\n        self.b = x\n        return mm(x)\ndef case():\n    m = M()\n    return run(m, @@), list(dict(m.named_buffers())), 'b' in m.__dict__\n", "X.clone()", "nn.Buffer(X.clone())", ANY)
 change("base of a view", "def f(x): return mm(x, 2 if x._base is None else 3)\ndef case():\n    b = torch.ones(3, 3)\n    return run(f, @@)\n", "b", "b[:]", BYPASS)
-change("weight that is normalised", "from torch.nn.utils.parametrizations import weight_norm\nL = nn.Linear(3, 3, bias=False)\nL.weight.data = X + 1\nL = weight_norm(L, dim=@@)\ndef f(x): return torch.mm(L(x), x)\n" + F, "0", "1")
+change("weight that is normalised", "from torch.nn.utils.parametrizations import weight_norm\nL = nn.Linear(3, 3, bias=False)\nL.weight.data = X + 1\nL = weight_norm(L, dim=@@)\ndef f(x): return torch.mm(L(x), x)\n" + F, "0", "1", ALONE)
 
 # -- sizes that Dynamo has seen --------------------------------------------------------------------------------------------
 SIZES = "def f(x, k=1): return torch.mm(x.t(), x) * k\ndef case():\n    g = torch.compile(f)\n    with torch.no_grad(): return [{0} for n in @@]\n"

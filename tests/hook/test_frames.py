@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hook.frames_changes import BYPASS, CHANGES, HIT, MISS
+from hook.frames_changes import ALONE, BYPASS, CHANGES, HIT, MISS
 from support import FreshProcess
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def test_a_changed_program_computes_what_it_computes_without_a_cache(table: Tabl
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if change.expected in (MISS, BYPASS)])
+@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if change.expected in (MISS, BYPASS, ALONE)])
 def test_a_change_that_matters_is_no_hit(table: Table, name: str) -> None:
     assert table.changed[name]["frame_hit"] == 0
 
@@ -56,11 +56,19 @@ def test_a_change_that_does_not_matter_is_a_hit(table: Table, name: str) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if change.expected != BYPASS])
+@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if change.expected not in (BYPASS, ALONE)])
 def test_the_same_program_again_traces_nothing(table: Table, name: str) -> None:
     found = table.again[name]
     assert found["values"] == table.truth["before"][name]["values"]
     assert (found["frame_hit"] > 0, found["traced"], found["graph_miss"]) == (True, 0, 0), found["why"]
+
+
+@pytest.mark.parametrize("name", [name for name, change in CHANGES.items() if change.expected == ALONE])
+def test_the_same_program_alone_traces_nothing(fresh_process: FreshProcess, name: str) -> None:
+    modules = str(fresh_process.home / "modules")
+    first, again = (fresh_process(HERE / "frames_runner.py", "before", modules, name)[name] for _ in range(2))
+    assert again["values"] == first["values"]
+    assert (again["frame_hit"] > 0, again["traced"], again["graph_miss"]) == (True, 0, 0), again["why"]
 
 
 @pytest.mark.slow
