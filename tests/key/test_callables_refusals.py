@@ -62,6 +62,18 @@ REFUSED = {
     "a file by its path": ("import pathlib\ndef f(x):\n    return pathlib.Path(x).read_text()", "reads `read_text`"),
     "a file of torch's": ("import torch\ndef f(x):\n    return torch.load(x)", "`load` reads a file"),
     "a file of NumPy's": ("import numpy as np\ndef f(x):\n    return np.load(x)", "`load` reads a file"),
+    "the directory": ("import os\ndef f(x):\n    return os.getcwd()", "`getcwd` tells of the process"),
+    "whether a file exists": ("import os\ndef f(x):\n    return os.path.exists(x)", "`exists` tells of the process"),
+    "a limit": ("import sys\ndef f(x):\n    return sys.getrecursionlimit()", "`getrecursionlimit` tells of the process"),
+    "a context of numbers": (
+        "import decimal\ndef f(x):\n    return decimal.getcontext().prec",
+        "`getcontext` tells of the process",
+    ),
+    "the thread": (
+        "import threading\ndef f(x):\n    return threading.current_thread().name",
+        "`current_thread` tells of the process",
+    ),
+    "the seed": ("import torch\ndef f(x):\n    return torch.initial_seed()", "`initial_seed` tells of the process"),
     "a loaded library": (
         "import ctypes\nLIB = ctypes.CDLL(None)\ndef f(x):\n    return LIB",
         "object of type ctypes.CDLL",
