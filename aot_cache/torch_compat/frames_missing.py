@@ -10,7 +10,7 @@ from .patches import Patches
 
 
 def watch(patches: Patches) -> None:
-    """Listen where Dynamo finds something missing, one object twice, or a number that is this process's own."""
+    """Listen where Dynamo finds something missing, one object twice, or a hash that is this process's own."""
     import torch._dynamo.variables.builder as builder
     import torch._dynamo.variables.builtin as builtin
     import torch._dynamo.variables.dicts as dicts
@@ -20,8 +20,7 @@ def watch(patches: Patches) -> None:
     for owner in (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable):
         patches.wrap(owner, "var_getattr", _miss_attribute)
     patches.wrap(builder, "make_dupe_guard", _meet_again)
-    for method in ("call_hash", "call_id"):
-        patches.wrap(builtin.BuiltinVariable, method, _number)
+    patches.wrap(builtin.BuiltinVariable, "call_hash", _number)
 
 
 def _miss_key(original: Callable[..., Any], variable: Any, tx: Any, key: Any) -> Any:
@@ -62,10 +61,10 @@ def _meet_again(original: Callable[..., Any], source: Any, earlier: Any) -> Any:
 
 
 def _number(original: Callable[..., Any], variable: Any, tx: Any, *args: Any) -> Any:
-    """What `hash` and `id` say is another process's own, but for the hashes of numbers."""
+    """What `hash` says of anything but numbers is this process's own."""
     found = original(variable, tx, *args)
     if (trace := current()) is not None and found is not None and not all(map(_is_number, args)):
-        trace.doubts.append(f"it asks for the {variable.fn.__name__} of something")
+        trace.doubts.append("it asks for the hash of something")
     return found
 
 
