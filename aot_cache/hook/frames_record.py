@@ -16,7 +16,7 @@ from ..key import fingerprint, fingerprint_calls, fingerprint_keys, fingerprint_
 from ..key import fingerprint_sharing, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
-from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources, frames_trace
+from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
 
 # So many differences say what happened; what follows from them would only be noise.
 _MOST_CHANGES = 3
@@ -156,16 +156,12 @@ class _Look:
     def keys(self, row: int) -> str:
         return self._named(self._sources[row], lambda: self.prints.keys(self._read(row)))
 
-    def attribute(self, row: int, name: str) -> str:
-        return self._named(self._sources[row], lambda: fingerprint_keys.attribute(self._read(row), name))
+    def lacking(self, row: int, what: str) -> str:
+        return self._named(self._sources[row], lambda: fingerprint_keys.lacking(self._read(row), what))
 
-    def key(self, row: int, text: str) -> str:
-        return self._named(self._sources[row], lambda: fingerprint_keys.key(self._read(row), text))
-
-    def lacks(self, row: int, what: str | frames_trace.Key) -> str:
-        """As `attribute` or `key`; raises CannotKey if it is there, after Dynamo did not find it."""
-        told = self.attribute(row, what) if isinstance(what, str) else self.key(row, repr(what.value))
-        if not told.startswith((fingerprint_keys.LACKS, fingerprint_keys.LACKS_KEY)):
+    def lacks(self, row: int, what: str) -> str:
+        """As `lacking`; raises CannotKey if it is there, after Dynamo did not find it."""
+        if not (told := self.lacking(row, what)).startswith(fingerprint_keys.LACKS):
             raise fingerprint.unknown(f"it {told}, which Dynamo did not find")
         return told
 
@@ -175,10 +171,8 @@ class _Look:
 
     def unguarded_as(self, row: int, before: str) -> str:
         """What `before` says of the value, as it is now."""
-        ways = {fingerprint_keys.LACKS: self.attribute, fingerprint_keys.LACKS_KEY: self.key}
-        for start, way in ways.items():
-            if before.startswith(start):
-                return way(row, before.removeprefix(start))
+        if before.startswith(fingerprint_keys.LACKS):
+            return self.lacking(row, before.removeprefix(fingerprint_keys.LACKS))
         if before.startswith(fingerprint_keys.MARK):
             return self.keys(row)
         return self.met(row) if before.startswith(_MET) else self.unguarded(row)

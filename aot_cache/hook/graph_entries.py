@@ -48,9 +48,9 @@ class Sealed:
     libraries: Mapping[str, bytes]
 
 
-def entry_name(key: str, guards: str | None) -> str:
+def entry_name(key: str, guards: str | None, prefix: str = aot.PREFIX) -> str:
     """Entries of one key with different shape guards live side by side."""
-    return f"{aot.PREFIX}{key}.{digest((guards or '').encode())[:16]}"
+    return f"{prefix}{key}.{digest((guards or '').encode())[:16]}"
 
 
 def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from ..artifact import envelope
 from ..errors import EnvelopeError, NotSerializable
 from ..key.offload import base
-from ..key.parts import digest
+from ..key.parts import CacheKey
 from ..key.state import facts
 from ..store.base import Store
 from ..torch_compat import aot, moments
-from .graph_entries import Pending, check_belongs
+from .graph_entries import Pending, check_belongs, entry_name
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -24,9 +24,9 @@ PREFIX, KIND = "j-", "joint"
 _SECTION = "joint"
 
 
-def entry_name(key: str) -> str:
+def _name(key: CacheKey) -> str:
     """Where the joint graph is whose base key is `key`; there is but one, since shapes are static."""
-    return f"{PREFIX}{key}.{digest(b'')[:16]}"
+    return entry_name(key.digest, None, PREFIX)
 
 
 class Joints:
@@ -63,11 +63,11 @@ class Joints:
         return self._missed[0] if pending and self._missed else None
 
     def find(self, ticket: str, given: str) -> bytes | None:
-        pending, started = self._pending(ticket), time.perf_counter()
+        pending = self._pending(ticket)
         if pending is None or not self._look:
             return None
         key = base(pending.key)
-        name = entry_name(key.digest)
+        name = _name(key)
 
         def read() -> bytes | None:
             data = self._store().get(name)
@@ -82,7 +82,7 @@ class Joints:
         try:
             return read()
         except Exception as error:
-            self._fail_open(lambda: self._discard(name, error, started), lambda _: None, name)
+            self._drop(name, error)
             return None
 
     def used(self, ticket: str) -> None:
@@ -92,9 +92,8 @@ class Joints:
 
     def refuse(self, ticket: str, error: Exception) -> None:
         if pending := self._pending(ticket):
-            name, started = entry_name(base(pending.key).digest), time.perf_counter()
             wrong = EnvelopeError(f"the joint graph cannot be rebuilt: {type(error).__name__}: {error}")
-            self._fail_open(lambda: self._discard(name, wrong, started), lambda _: None, name)
+            self._drop(_name(base(pending.key)), wrong)
 
     def keep(self, ticket: str, given: str, capture: bytes, seconds: float) -> None:
         pending = self._pending(ticket)
@@ -116,7 +115,7 @@ class Joints:
         )
 
         def publish() -> None:
-            self._store().put(entry_name(key.digest), envelope.pack(made, {_SECTION: capture}))
+            self._store().put(_name(key), envelope.pack(made, {_SECTION: capture}))
 
         self._fail_open(publish, lambda _: None, key.digest)
 
@@ -124,6 +123,10 @@ class Joints:
         known = isinstance(error, NotSerializable)
         log.debug("aot_cache: a joint graph is not kept: %s", error, exc_info=not known)
         self.forget()
+
+    def _drop(self, name: str, error: Exception) -> None:
+        started = time.perf_counter()
+        self._fail_open(lambda: self._discard(name, error, started), lambda _: None, name)
 
     def _pending(self, ticket: str) -> Pending | None:
         if self._missed is None or aot.key_of(ticket) != aot.PREFIX + self._missed[1].key.digest:

@@ -13,8 +13,8 @@ from .parts import digest
 
 MARK = "keys "
 """What is said of a dictionary's keys starts so."""
-LACKS, LACKS_KEY = "lacks attribute ", "lacks key "
-"""What is said of an attribute, or a key, that is not there starts so."""
+LACKS = "lacks "
+"""What is said of something that is not there starts so."""
 
 
 def told(value: dict[Any, Any], constant: Callable[[Any], str]) -> str:
@@ -37,13 +37,11 @@ def order(value: Any) -> str:
     return "" if found == sorted(found) else f" in order {digest(repr(found).encode())}"
 
 
-def attribute(value: Any, name: str) -> str:
-    """Whether an object has an attribute, told without running a property of its class."""
-    found = inspect.getattr_static(value, name, inspect) is not inspect or hasattr(value, name)
-    return f"{'has attribute ' if found else LACKS}{name}"
-
-
-def key(value: Any, text: str) -> str:
-    """Whether a dictionary has a key, which is written as `text`."""
-    found = isinstance(value, dict) and dict.__contains__(value, ast.literal_eval(text))
-    return f"{'has key ' if found else LACKS_KEY}{text}"
+def lacking(value: Any, what: str) -> str:
+    """Whether something is there: `attribute NAME` of an object, told without running a property; `key TEXT` of a dictionary."""
+    kind, _, name = what.partition(" ")
+    if kind == "key":
+        found = isinstance(value, dict) and dict.__contains__(value, ast.literal_eval(name))
+    else:
+        found = inspect.getattr_static(value, name, inspect) is not inspect or hasattr(value, name)
+    return f"{'has ' if found else LACKS}{what}"

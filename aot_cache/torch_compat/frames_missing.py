@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .frames_trace import Key, current
+from .frames_trace import current
 from .patches import Patches
 
 
@@ -34,7 +34,7 @@ def _miss_key(original: Callable[..., Any], variable: Any, tx: Any, key: Any) ->
             if variable.source is None:
                 trace.doubts.append("it looks for a key that is not there")
             elif key.is_python_constant() and type(value := key.as_python_constant()) in (str, bytes, int):
-                trace.lacking.append((variable.source, Key(value)))
+                trace.lacking.append((variable.source, f"key {value!r}"))
             else:
                 trace.looped.append(variable.source)
         raise
@@ -47,8 +47,9 @@ def _miss_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: 
     try:
         return original(variable, tx, name, *args)
     except ObservedException:
+        # Of an object that the frame has made, its class and code tell what it has.
         if (trace := current()) is not None and variable.source is not None:
-            trace.lacking.append((variable.source, name))
+            trace.lacking.append((variable.source, f"attribute {name}"))
         raise
 
 

@@ -27,19 +27,12 @@ class Inlined:
     globals: dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Key:
-    """Of a dictionary."""
-
-    value: str | bytes | int
-
-
 @dataclass
 class Trace:
     """What Dynamo did with one frame.
 
     unguarded: sources of what it read without a guard. looped: of dictionaries whose keys it read so. lacking: of
-    objects and dictionaries, with the name of an attribute, or a key, that is not there. met: of objects that it met by two sources. doubts: why the result
+    objects and dictionaries, with what is not there: `attribute NAME`, or `key TEXT`. met: of objects that it met by two sources. doubts: why the result
     cannot be told from what is recorded.
     graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
     the graphs call as it is. asked: modules, names of attributes, and whether they were there. sought: what was looked for
@@ -51,7 +44,7 @@ class Trace:
     inlined: list[Inlined] = field(default_factory=list)
     unguarded: list[Any] = field(default_factory=list)
     looped: list[Any] = field(default_factory=list)
-    lacking: list[tuple[Any, str | Key]] = field(default_factory=list)
+    lacking: list[tuple[Any, str]] = field(default_factory=list)
     met: list[Any] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)

@@ -67,5 +67,7 @@ change("key found missing in a chain of maps", "D = collections.ChainMap({@@}, {
 change("attribute found missing by an exception", "class A: pass\nA0 = A()\n@@\ndef f(x):\n    try: k = A0.k\n    except AttributeError: k = 2\n    return mm(x, k)\n" + F, "", "A0.k = 3")
 change("attribute of a class found missing", "class A: pass\n@@\ndef f(x):\n    try: k = A.k\n    except AttributeError: k = 2\n    return mm(x, k)\n" + F, "", "A.k = 3")
 change("attribute of a module found missing", "class M(nn.Module):\n    def forward(self, x):\n        try: k = self.k\n        except AttributeError: k = 2\n        return mm(x, k)\ndef case():\n    m = M()\n    @@\n    return run(m, X)\n", "pass", "m.k = 3")
+change("attribute of a new object found missing", "class A: pass\n@@\ndef f(x):\n    a = A()\n    try: k = a.k\n    except AttributeError: k = 2\n    return mm(x, k)\n" + F, "", "A.k = 3")
+change("key of a new dictionary found missing", "def g(): return {@@}\ndef f(x):\n    try: k = g()['k']\n    except KeyError: k = 2\n    return mm(x, k)\n" + F, "", "'k': 3", BYPASS)
 change("argument that is a global", "T = X@@\ndef f(x): return mm(x, 2 if x is T else 3)\n" + F, "", ".clone()")
 change("hash of a text", "def f(x): return mm(x, hash('@@') % 1000)\n" + F, "a", "b", BYPASS)
