@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..artifact import codec, envelope, native
+from ..artifact import codec, envelope
 from ..artifact import frame as artifact
 from ..errors import AotCacheError, EnvelopeError, OffloadError, StoreError, TransferError, told
 from ..key import parts
@@ -26,7 +26,7 @@ from ..store.readonly import ReadonlyStore
 from ..torch_compat import collector, entries, frames, frames_install, frames_state, kernels, light
 from . import frames_record
 from .frames_drafts import Drafts
-from .graph_entries import why_unusable
+from .graph_entries import served, why_unusable
 from .graphs import GraphCache
 
 log = logging.getLogger("aot_cache")
@@ -204,7 +204,7 @@ class FrameCache:
                 raise frames_record.Unusable(f"its graph {name} is not used: {error}") from None
         entry = codec.load(section)
         light.lighten(entries.graphs(entry), opened.manifest.extra.get("externs", []))
-        with native.serve(opened.manifest.extra["kernels"], self._graphs.store.get):
+        with served(opened, self._graphs.store.get):
             revived = frames_install.revive(entry, call.settings or {})
         saved = sum(opened.manifest.seconds.values())
         hits.append(Hit("graph", name.partition(".")[0], time.perf_counter() - started, saved, name))

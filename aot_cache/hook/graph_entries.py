@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from ..key.moments import changed
 from ..key.parts import CacheKey, digest
 from ..key.state import facts
 from ..outcome import Reason
-from ..torch_compat import aot, collector, entries, light, moments
+from ..torch_compat import aot, collector, entries, generated, kernels, light, moments
 
 
 @dataclass
@@ -66,12 +67,8 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     entries.require_no_hidden_guards(pending.shape_facts_before, pending.symbols)
     alias_guards = entries.alias_guards(pending.alias_guards_before, pending.sources)
     entries.prepare(entry)
-    texts = entries.take_texts(entry)
-    try:
-        sections = {"result": codec.dump(entry)} | codec.encode_texts(texts)
-    finally:
-        entries.put_texts(entry, texts)
     sources = entries.sources(entry)
+    sections = _sections(entry, sources)
     bundle = native.bundle(sources, _cpu_level(pending.key))
     manifest = Manifest(
         key=pending.key.digest,
@@ -92,6 +89,16 @@ def pack(pending: Pending, entry: Any, backward_seconds: float) -> Sealed:
     )
     libraries = {native.store_name(name): library for name, library in bundle.libraries.items()}
     return Sealed(entry_name(pending.key.digest, manifest.guards), pack_envelope(manifest, sections), libraries)
+
+
+def _sections(entry: Any, sources: list[str]) -> dict[str, bytes]:
+    texts = entries.take_texts(entry)
+    try:
+        sections = {"result": codec.dump(entry)} | codec.encode_texts(texts)
+    finally:
+        entries.put_texts(entry, texts)
+    # As `revive` has them executed, in a process without Inductor's compiler.
+    return sections | ({"bytecode": generated.bytecode(map(light.light_source, sources))} if sources else {})
 
 
 def require_compiled_as_keyed(pending: Pending) -> None:
@@ -133,11 +140,19 @@ def revive(
     theirs = {new: old for old, new in manifest.extra.get("symbols", {}).items()}
     entries.rename_symbols(entry, {theirs[new]: old for old, new in pending.symbols.items() if new in theirs})
     light.lighten(entries.graphs(entry), manifest.extra.get("externs", []))
-    with collector.paused(), native.serve(manifest.extra["kernels"], fetch) as serving:
+    with collector.paused(), served(opened, fetch) as serving:
         function = entries.revive(entry, request)
     entries.add_alias_guards(manifest.extra.get("alias_guards", ()), request.sources)
     forward, backward = (int(manifest.seconds.get(phase, 0.0) * 1e9) for phase in ("forward", "backward"))
     return aot.Loaded(function, bytes(content), forward, backward), list(serving.rebuilt.values())
+
+
+@contextlib.contextmanager
+def served(opened: Envelope, fetch: native.Fetch) -> Iterator[kernels.Serving]:
+    """While an entry is brought to life: its kernels, and the bytecode around them. Raises as `native.serve`."""
+    bytecode = opened.section("bytecode") if "bytecode" in opened.names else b""
+    with generated.offered(bytecode), native.serve(opened.manifest.extra["kernels"], fetch) as serving:
+        yield serving
 
 
 def why_unusable(error: Exception) -> Reason:

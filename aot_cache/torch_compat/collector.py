@@ -17,11 +17,14 @@ def paused() -> Iterator[None]:
     """No collections inside the block, in any thread; a collector that was off before stays off.
 
     A full collection looks at every object there is; the import of torch's compiler alone sets off several of them.
+    What was made inside counts as old afterwards, so that the end of the block does not set one off either.
     """
     global _pauses, _is_ours
     with _lock:
         _pauses += 1
         if gc.isenabled():
+            # The young garbage of the caller, which would wait for a full collection otherwise.
+            gc.collect(1)
             gc.disable()
             _is_ours = True
     try:
@@ -30,5 +33,13 @@ def paused() -> Iterator[None]:
         with _lock:
             _pauses -= 1
             if _is_ours and not _pauses:
+                _all_are_old()
                 gc.enable()
                 _is_ours = False
+
+
+def _all_are_old() -> None:
+    """Move every object to the oldest generation, unlooked at; what the caller has frozen stays frozen."""
+    if not gc.get_freeze_count():
+        gc.freeze()
+        gc.unfreeze()

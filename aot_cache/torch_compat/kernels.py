@@ -1,4 +1,4 @@
-"""Inductor's C++ kernels: which libraries a compile built, and answering for them, and for their wrapper, from memory.
+"""Inductor's C++ kernels: which libraries a compile built, and answering for them from memory.
 
 A generated wrapper asks for each of its kernels while it is executed, by source text. `install` joins at that request:
 while compiling, the answer (a library that torch built) is recorded; inside `serving`, a known request is answered
@@ -8,12 +8,9 @@ before torch probes the CPU, looks for a compiler, precompiles headers or writes
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
 import inspect
-import io
 import json
-import linecache
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +23,7 @@ from typing import Any
 import torch
 
 from ..errors import AotCacheError, ForeignEntry, HookMismatch
-from . import cpu
+from . import cpu, generated
 from .patches import Patches
 
 _CODECACHE = "torch._inductor.codecache"
@@ -66,7 +63,6 @@ _lock = threading.Lock()
 _installed: Patches | None = None
 _built: dict[str, Built] = {}
 _by_source: dict[str, tuple[str, ...]] = {}
-_in_memory: dict[str, str] = {}
 
 
 def install() -> None:
@@ -92,8 +88,9 @@ def install() -> None:
         patches.set(loader, "load_pybinding_async", classmethod(_asking(loader.load_pybinding_async.__func__)))
         patches.wrap(codecache, "_reload_python_module", _execute_wrapper)
         patches.wrap(graph, "write_to_disk", _place_wrapper)
-        # The one file that `_reload_python_module` opens is the wrapper.
-        patches.set(tasks, "open", _open_wrapper)
+        # The one file that `_reload_python_module` opens and compiles is the wrapper.
+        patches.set(tasks, "open", generated.open_)
+        patches.set(tasks, "compile", generated.compile_)
         _installed = patches
 
 
@@ -107,7 +104,7 @@ def uninstall() -> list[str]:
 
 def of_graph(source_code: str) -> tuple[str, ...] | None:
     """Fingerprints of the kernels that the wrapper with this source asked for; None if it was not executed here."""
-    return _by_source.get(_digest(source_code))
+    return _by_source.get(generated.digest(source_code))
 
 
 def built(fingerprint: str) -> Built | None:
@@ -168,14 +165,10 @@ def _seam(module: str, owner: str, name: str, *leading: str) -> Any:
     return found
 
 
-def _digest(text: str) -> str:
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
 def _fingerprint(cls: type, asked: Mapping[str, Any]) -> str:
     """Digest of all that a request says."""
     said = {name: value for name, value in asked.items() if name not in _IMMATERIAL}
-    return _digest(json.dumps([cls.__qualname__, said], sort_keys=True, default=repr))
+    return generated.digest(json.dumps([cls.__qualname__, said], sort_keys=True, default=repr))
 
 
 def _asking(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -255,24 +248,11 @@ def _execute_wrapper(original: Callable[..., Any], key: str, path: str, *args: A
         _requests.reset(token)
     if outer is not None:
         outer.extend(fingerprint for fingerprint in asked if fingerprint not in outer)
-    with _open_wrapper(path) as file:
-        _by_source[_digest(file.read())] = tuple(asked)
+    with generated.open_(path) as file:
+        _by_source[generated.digest(file.read())] = tuple(asked)
     return module
 
 
 def _place_wrapper(original: Callable[..., str], graph: Any, *args: Any, **kwargs: Any) -> str:
     """Stands in for `CompiledFxGraph.write_to_disk`: while serving, the wrapper gets a path but no file."""
-    if _serving.get() is None:
-        return original(graph, *args, **kwargs)
-    source = graph.source_code
-    path = f"<aot_cache>/{_digest(source)}.py"
-    # Without a modification time linecache keeps the lines, so that tracebacks show them.
-    linecache.cache[path] = (len(source), None, source.splitlines(keepends=True), path)
-    _in_memory[path] = source
-    return path
-
-
-def _open_wrapper(path: Any, *args: Any, **kwargs: Any) -> Any:
-    """Stands in for `open` in `torch._inductor.runtime.compile_tasks`."""
-    source = _in_memory.get(path)
-    return open(path, *args, **kwargs) if source is None else io.StringIO(source)
+    return original(graph, *args, **kwargs) if _serving.get() is None else generated.place(graph.source_code)

@@ -223,15 +223,20 @@ def lighten(graphs: list[Any], externs: list[str]) -> None:
     """Rewrite the imports of revived wrappers, if the modules that they name are not there already."""
     if "torch._inductor.select_algorithm" in sys.modules:
         return
-    import torch._inductor.utils as utils
-
     _PLAIN.update(externs)
     for graph in graphs:
         if source := getattr(graph, "source_code", None):
-            source = source.replace(_EXTERN, f"from {__name__} import extern_kernels\n")
-            if hasattr(utils, "_align"):
-                source = source.replace(_ALIGN, "from torch._inductor.utils import _align as align\n")
-            graph.source_code = source
+            graph.source_code = light_source(source)
+
+
+def light_source(source: str) -> str:
+    """A wrapper's source with other imports than torch's own."""
+    import torch._inductor.utils as utils
+
+    source = source.replace(_EXTERN, f"from {__name__} import extern_kernels\n")
+    if hasattr(utils, "_align"):
+        source = source.replace(_ALIGN, "from torch._inductor.utils import _align as align\n")
+    return source
 
 
 # -- the entry --------------------------------------------------------------------------------------------------------

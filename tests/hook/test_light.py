@@ -44,6 +44,21 @@ more["afterwards"] = light.by_name("torch._inductor.decomposition", "select_deco
 """
 
 
+OTHER_PYTHON = """
+from aot_cache.torch_compat import generated
+generated._FORMAT = b"of another Python"
+"""
+# torch writes wrappers into its own directory, and a hit has them under a name that is no file's.
+COMPILED = """
+import sys
+compiled = []
+def note(event, args):
+    if event == "compile" and str(args[1]).startswith("<aot_cache>"):
+        compiled.append(args[1])
+sys.addaudithook(note)
+"""
+
+
 @pytest.fixture(scope="module")
 def warm(tmp_path_factory: pytest.TempPathFactory) -> FreshProcess:
     process = FreshProcess(tmp_path_factory.mktemp("light"))
@@ -56,6 +71,15 @@ def test_two_graphs_that_hit_import_nothing_that_only_a_compile_needs(warm: Fres
     done = warm(PROGRAM + END)
     assert done["graph_hit"] == 2 and done["graph_bypass"] == done["error"] == 0 and done["values"] == [36.0, 36.0]
     assert not set(HEAVY) & set(done["imported"])
+
+
+def test_graphs_that_hit_bring_the_bytecode_of_their_wrappers(warm: FreshProcess) -> None:
+    end = "\nmore['compiled'] = len(compiled)" + END
+    done = warm(COMPILED + PROGRAM + end)
+    assert done["graph_hit"] == 2 and done["compiled"] == 0
+    # Of use to no other Python, for which the source is there.
+    done = warm(COMPILED + OTHER_PYTHON + PROGRAM + end)
+    assert done["graph_hit"] == 2 and done["values"] == [36.0, 36.0] and done["compiled"] == 2
 
 
 def test_the_debugging_aids_are_torchs_own_once_somebody_asks_for_them(warm: FreshProcess) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -34,10 +35,41 @@ def garbage() -> None:
 
 def test_nothing_is_collected_inside_and_something_is_outside(collections: list[str]) -> None:
     with collector.paused():
+        collections.clear()
         garbage()
         assert collections == []
     garbage()
     assert collections
+
+
+def test_what_was_made_inside_is_old_afterwards_and_sets_nothing_off(collections: list[str]) -> None:
+    with collector.paused():
+        kept = [[] for _ in range(100 * gc.get_threshold()[0])]
+        collections.clear()
+    assert not collections and gc.get_count()[0] < gc.get_threshold()[0]
+    assert any(kept is one for one in gc.get_objects(generation=2)) and gc.get_freeze_count() == 0
+
+
+def test_what_the_caller_froze_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        frozen = gc.get_freeze_count()
+        with collector.paused():
+            pass
+        assert gc.get_freeze_count() == frozen > 0
+    finally:
+        gc.unfreeze()
+
+
+def test_garbage_of_the_caller_is_collected_before() -> None:
+    class Node:
+        pass
+
+    node = Node()
+    node.me, gone = node, weakref.ref(node)  # type: ignore[attr-defined]
+    del node
+    with collector.paused():
+        assert gone() is None
 
 
 def test_it_runs_again_after_an_exception() -> None:
