@@ -13,7 +13,17 @@ import report
 import start
 
 CHILD = Path(__file__).resolve().with_name("phases_child.py")
-NEEDED = ("import torch._dynamo", "kernels and graphs", "an eager step")
+IMPORT = "import torch._dynamo"
+PLAIN_IMPORT = f"{IMPORT}, without the cache"
+# In both, what is measured comes after `import torch` and before a model's library.
+PLAIN = """
+import json, time, torch
+started = time.perf_counter()
+import torch._dynamo
+print(json.dumps(time.perf_counter() - started))
+"""
+REST = ("kernels and graphs", "an eager step")
+"""What no cache can avoid besides the import."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,14 +53,20 @@ def _measure(model: str, rounds: int) -> list[dict[str, float]]:
             if number:
                 if not result["counts"]["frame_hit"] or result["counts"]["graphs"]:
                     raise child.ChildFailed(f"{label}: it was not warm: {result['counts']}")
-                found.append(result["phases"])
+                plain = child.run_json([sys.executable, "-c", PLAIN], f"{label}, import", _without_cache(top))
+                found.append(result["phases"] | {PLAIN_IMPORT: plain})
         return found
+
+
+def _without_cache(top: Path) -> dict[str, str]:
+    return child.environment(top, AOT_CACHE="0")
 
 
 def _text(model: str, found: list[dict[str, float]]) -> str:
     rows = [[name, report.spread([phases[name] for phases in found])] for name in found[0]]
-    needed = [sum(phases[name] for name in NEEDED) for phases in found]
-    rows.append(["needed (" + ", ".join(NEEDED) + ")", report.spread(needed)])
-    ratio = statistics.median(phases["all"] / least for phases, least in zip(found, needed))
-    rows.append(["all / needed", f"{ratio:.2f}"])
+    for import_ in (PLAIN_IMPORT, IMPORT):
+        names = (import_, *REST)
+        needed = [sum(phases[name] for name in names) for phases in found]
+        ratio = statistics.median(phases["all"] / least for phases, least in zip(found, needed))
+        rows += [[f"needed ({'; '.join(names)})", report.spread(needed)], ["all / needed", f"{ratio:.2f}"]]
     return report.table([model, "seconds, median (min-max, n)"], rows)
