@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aot_cache import cli
-from aot_cache.cli import report
+from aot_cache.cli import report, stats
 
 from .conftest import Run
 from .sample import KEYS, Cache, entry
@@ -88,7 +87,7 @@ def test_the_unexpected_is_3_in_one_line_and_the_traceback_is_one_variable_away(
     def broken(arguments: object) -> int:
         raise RuntimeError("two\nlines")
 
-    monkeypatch.setattr(cli.stats, "run", broken)
+    monkeypatch.setattr(stats, "run", broken)
     result = run("stats")
     assert (result.code, result.out) == (3, "")
     assert result.err == "aot-cache: RuntimeError: two\\nlines (AOT_CACHE_DEBUG=1 shows where)\n"
@@ -101,7 +100,7 @@ def test_interrupted_is_130_and_quiet(cache: Cache, run: Run, monkeypatch: pytes
     def interrupted(arguments: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.stats, "run", interrupted)
+    monkeypatch.setattr(stats, "run", interrupted)
     result = run("stats")
     assert (result.code, result.out, result.err) == (130, "", "")
 
@@ -119,7 +118,7 @@ def test_a_file_that_cannot_be_written_is_a_no_with_its_reason(cache: Cache, run
 
 
 def test_the_version_is_that_of_what_is_installed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.metadata, "version", {"aot_cache": "7.8"}.__getitem__)
+    monkeypatch.setattr("importlib.metadata.version", {"aot_cache": "7.8"}.__getitem__)
     result = run("--version")
     assert (result.code, result.out) == (0, "aot-cache 7.8\n")
 
@@ -199,3 +198,12 @@ def test_progress_on_a_terminal_is_wiped_at_the_end(
         step(7)
     err = capsys.readouterr().err
     assert err.startswith("\rreading 7") and err.endswith("\r\x1b[K")
+
+
+def test_a_verb_imports_no_other_verb() -> None:
+    code = (
+        "import sys; from aot_cache.cli import main; main(['stats', '--help']); "
+        "print([name for name in sys.modules if name in ('aot_cache.cli.explain', 'aot_cache.cli.stats')])"
+    )
+    said = subprocess.check_output([sys.executable, "-c", code], text=True, cwd=ROOT)
+    assert said.splitlines()[-1] == "['aot_cache.cli.stats']"
