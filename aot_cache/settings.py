@@ -77,6 +77,15 @@ class Settings:
         return cls(**values)
 
 
+def unknown(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that look like ours and are not read, each with the one that may be meant ("" if none is alike)."""
+    import difflib
+
+    known = [variable for variable, _, _ in _SOURCES.values()] + list(_ELSEWHERE)
+    strange = sorted(name for name in environ if name.startswith("AOT_CACHE") and name not in known)
+    return {name: next(iter(difflib.get_close_matches(name, known, 1, cutoff=0.9)), "") for name in strange}
+
+
 def _switch(name: str, value: Any) -> bool:
     text = str(value).strip().lower()
     if text in ("1", "true", "yes", "on"):
@@ -144,6 +153,8 @@ def _refuse_unavailable(environ: Mapping[str, str]) -> None:
         raise SettingError("AOT_CACHE_REMOTE", environ["AOT_CACHE_REMOTE"], "unset: this version does not have it yet")
 
 
+# Read by the command line, by the report at the end of a process, and refused.
+_ELSEWHERE = ("AOT_CACHE_DEBUG", "AOT_CACHE_REPORT", "AOT_CACHE_REMOTE")
 _SOURCES: dict[str, tuple[str, Callable[[str, Any], Any], Any]] = {
     "enabled": ("AOT_CACHE", _switch, True),
     "directory": ("AOT_CACHE_DIR", _directory, _default_directory),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aot_cache.errors import SettingError
-from aot_cache.settings import Settings, parse_size
+from aot_cache.settings import _SOURCES, Settings, parse_size, unknown
 
 VARIABLES = {
     "enabled": "AOT_CACHE",
@@ -189,3 +189,9 @@ def test_any_text_is_a_size_of_at_least_one_byte_or_refused_by_name(text: str) -
 def test_settings_cannot_change() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         resolve().wait = 1.0  # type: ignore[misc]
+
+
+def test_a_variable_that_is_not_read_is_told_with_the_one_it_resembles() -> None:
+    environ = {"AOT_CACHE_DIRR": "/x", "AOT_CACHE_BUCKET": "b", "AOT_CACHE_DIR": "/x", "AOT_CACHE_REPORT": "1", "PATH": ""}
+    assert unknown(environ) == {"AOT_CACHE_BUCKET": "", "AOT_CACHE_DIRR": "AOT_CACHE_DIR"}
+    assert unknown({variable: "" for variable, _, _ in _SOURCES.values()}) == {}

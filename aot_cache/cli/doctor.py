@@ -16,7 +16,7 @@ from typing import Literal
 
 from ..errors import AotCacheError, SettingError
 from ..key.machine import lacking
-from ..settings import _SOURCES, NATIVE, Settings
+from ..settings import _SOURCES, NATIVE, Settings, unknown
 from ..store.opening import check_directory
 from . import report
 from .entries import reading, resolve
@@ -77,6 +77,8 @@ def examine(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Iterat
     yield from wrong.values()
     settings = resolve(arguments, {name: value for name, value in environ.items() if name not in wrong})
     yield from (finding for finding in _settings(settings, arguments, environ) if finding.check not in wrong)
+    for name, meant in unknown(environ).items():
+        yield Finding("warn", name, "set, and not read", f"unset it, or set {meant}" if meant else "unset it")
     if arguments.dir is not None or _VARIABLES["directory"] not in wrong:
         yield from _place(settings)
 

@@ -18,7 +18,7 @@ from ..errors import AotCacheError, EnvelopeError, OffloadError, StoreError, Tra
 from ..key import parts
 from ..key.encode import CannotKey
 from ..key.fingerprint_key import frame_key
-from ..key.fingerprint_places import qualname_of
+from ..key.fingerprint_places import frame_name
 from ..offloading import active
 from ..outcome import Bypass, Failed, Hit, Ledger, Miss, Outcome, Reason
 from ..settings import Settings
@@ -62,7 +62,7 @@ class FrameCache:
             with collector.paused():
                 key = frame_key(call)
         except CannotKey as error:
-            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(qualname_of(call.code), ()))
+            self._end(Bypass, None, started, error.reason, error.detail, error.remedy, of=(frame_name(call), ()))
             return compile_it()
         except Exception as error:
             self._fail(None, started, error)
@@ -88,7 +88,7 @@ class FrameCache:
         reason: Reason,
         detail: str,
     ) -> Any:
-        started, of = time.perf_counter(), (qualname_of(call.code), key.parts)
+        started, of = time.perf_counter(), (frame_name(call), key.parts)
         try:
             result, trace, added = self._traced(call, compile_it)
         except Exception as error:

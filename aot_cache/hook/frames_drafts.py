@@ -13,7 +13,7 @@ from ..artifact import frame as artifact
 from ..errors import NotSerializable
 from ..key import parts
 from ..key.encode import CannotKey
-from ..key.fingerprint_places import qualname_of
+from ..key.fingerprint_places import frame_name
 from ..key.state import facts
 from ..outcome import Reason
 from ..torch_compat import frames, frames_install
@@ -76,7 +76,7 @@ class Drafts:
                 raise CannotKey(Reason.FRAME_GRAPH, f"{graph.key} was not stored")
             else:
                 waiting[name] = graph.key
-        return Draft(key, frame, qualname_of(call.code), seconds, waiting)
+        return Draft(key, frame, frame_name(call), seconds, waiting)
 
     def add(self, draft: Draft) -> None:
         with self._mutex:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -12,7 +14,7 @@ from ..errors import AotCacheError
 from ..key import machine
 from ..offloading import active
 from ..outcome import LEDGER, Bypass, Failed, Reason, Refused
-from ..settings import NATIVE, Settings
+from ..settings import NATIVE, Settings, unknown
 from ..store.opening import Opened, open_store
 from ..torch_compat import aot, compilers, compiling, cpu, frames, late, registries, versions
 from ..torch_compat.patches import Patches
@@ -125,8 +127,15 @@ def install(settings: Settings) -> Installation | None:
             _current.remove()
             _current = None
         if settings.enabled:
+            _warn_of_unknown()
             _current = Installation(settings)
         return _current
+
+
+@functools.cache
+def _warn_of_unknown() -> None:
+    for name, meant in unknown(os.environ).items():
+        log.warning("aot_cache: %s is set, and not read%s", name, f"; is {meant} meant?" if meant else "")
 
 
 def uninstall() -> None:

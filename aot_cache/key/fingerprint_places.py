@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -24,6 +24,17 @@ from .fingerprint_code import WRAPPERS, Codes, parts
 
 def qualname_of(code: CodeType) -> str:
     return str(getattr(code, "co_qualname", code.co_name))  # Python 3.10 does not keep it
+
+
+def frame_name(call: frames.Call) -> str:
+    """What a user knows a frame by: its code, after the class of the module that it runs for if that does not say it."""
+    name = qualname_of(call.code)
+    for value in (call.locals.get("self"), *_contents(call.closure)):
+        # torch.compile(module) runs a closure over a method of the module.
+        kind = type(value.__self__ if type(value) is MethodType else value)
+        if issubclass(kind, torch.nn.Module):
+            return name if name.startswith(f"{kind.__name__}.") else f"{kind.__name__}: {name}"
+    return name
 
 
 def places(call: frames.Call, inlined: Iterable[frames.Inlined], codes: Codes) -> list[list[Any]]:
@@ -157,17 +168,17 @@ def _codes(value: Any, seen: set[int]) -> Iterator[CodeType]:
     seen.add(id(value))
     if isinstance(value, FunctionType):
         yield value.__code__
-        for inner in (getattr(value, "__wrapped__", None), *_cells(value)):
+        held = (inner for inner in _contents(value.__closure__) if isinstance(inner, FunctionType))
+        for inner in (getattr(value, "__wrapped__", None), *held):
             yield from _codes(inner, seen)
     for name in WRAPPERS.get(type(value), ()):
         yield from _codes(getattr(value, name), seen)
 
 
-def _cells(function: FunctionType) -> Iterator[Any]:
-    for cell in function.__closure__ or ():
+def _contents(closure: Any) -> Iterator[Any]:
+    """The values of a closure's cells that have one."""
+    for cell in closure or ():
         try:
-            content = cell.cell_contents
+            yield cell.cell_contents
         except ValueError:
             continue
-        if isinstance(content, FunctionType):
-            yield content

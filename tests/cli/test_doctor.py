@@ -223,3 +223,10 @@ def test_a_cpu_level_that_this_cpu_lacks_is_a_warning(
         result = run("doctor")
         assert _status(result, "AOT_CACHE_CPU") == status and result.code == 0
     assert "lacks abm avx2 bmi1" in result.out
+
+
+def test_a_misspelt_variable_is_told(cache: Cache, run: Run, installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not _rows(run("doctor"), "AOT_CACHE_VERFY")
+    monkeypatch.setenv("AOT_CACHE_VERFY", "1")
+    result = run("doctor")
+    assert result.code == 0 and _status(result, "AOT_CACHE_VERFY") == "warn" and "set AOT_CACHE_VERIFY" in result.out

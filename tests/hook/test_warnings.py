@@ -85,3 +85,8 @@ def test_a_damaged_value_is_no_fault_of_the_directory() -> None:
 
     assert why_unusable(DamagedValue("cut short")) is Reason.DAMAGED
     assert why_unusable(StoreError("permission denied")) is Reason.DIRECTORY
+
+
+def test_a_misspelt_variable_is_one_warning(fresh_process: FreshProcess) -> None:
+    _, warnings = outcomes(fresh_process, AOT_CACHE_VERFY="1")
+    assert warnings == ["aot_cache: AOT_CACHE_VERFY is set, and not read; is AOT_CACHE_VERIFY meant?"]
