@@ -19,7 +19,7 @@ from typing import Any
 
 from ..artifact.alike import LOOKED_AT, recent
 from ..artifact.envelope import Manifest
-from ..key.parts import Difference, KeyPart, code_of, diff, nearest
+from ..key.parts import DIGEST, Difference, KeyPart, code_of, diff, nearest
 from ..outcome import Reason
 from ..store.readonly import ReadonlyStore
 from . import report
@@ -232,9 +232,11 @@ def _rows(one: dict[str, Any]) -> Iterator[report.Fact]:
 
 
 def _said(difference: Difference, one: Mapping[str, Any]) -> str:
-    """A frame's code is known by its digest, which says nothing to a person."""
+    """The code of a frame, and a graph whose lines are shown, are known by digests, which say nothing to a person."""
     if (difference.part, difference.name) == ("frame", "code"):
         return f"code of `{one.get('name') or one.get('of')}` changed"
+    if (difference.part, difference.name) == ("graph", DIGEST) and one.get("lines"):
+        return "graph: the lines below"
     return str(difference)
 
 

@@ -47,11 +47,13 @@ def test_nothing_alike_is_said_and_not_listed(empty: Cache, run: Run) -> None:
 def test_a_graph_that_changed_shows_the_lines_that_did(empty: Cache, run: Run) -> None:
     put(empty, parts("a"), text="mul = mul(x, 2);  x = None  # f.py:3\nadd = add(mul, 1)\n")
     miss(empty, parts("b"), at=10)
-    assert values(run("explain").out, "line") == []
+    result = run("explain")
+    assert values(result.out, "line") == [] and "does not show what differs" in result.out
     put(empty, parts("b"), at=11, text="# moved\nmul = mul(x, 3)  # f.py:9\nadd = add(mul, 1)\n")
     result = run("explain")
     assert result.facts["nearest.same"] == "name"
     assert values(result.out, "line") == ["- mul = mul(x, 2)", "+ mul = mul(x, 3)"]
+    assert values(result.out, "differs") == ["graph: the lines below"]
 
 
 def test_comments_and_frees_are_no_change() -> None:
