@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
+from operator import attrgetter, is_
 from types import (
     CodeType,
     FunctionType,
@@ -47,9 +47,22 @@ _NEVER_CALLED = frozenset("torch.save torch.load torch.compile torch.seed torch.
 _KNOWN = sys.stdlib_module_names | {"torch", "aot_cache", "sympy", "numpy", "triton", "torchgen", "typing_extensions"}
 _GENERATED = "<string>"
 
-# Of each namespace: its owner, the values in it, their ids, and the classes among them that it defines.
-_seen: dict[str, tuple[Any, list[Any], list[int], list[Any]]] = {}
-_found: dict[str, dict[str, Any]] = {}
+class _Seen(NamedTuple):
+    """A module as it was: its namespace and those of its classes, each with the values it held, and what was wanted."""
+
+    module: Any
+    spaces: list[tuple[Any, list[Any]]]
+    found: dict[str, Any]
+
+    def is_still_so(self) -> bool:
+        for members, held in self.spaces:
+            now = list(members.values())
+            if len(now) != len(held) or not all(map(is_, now, held)):
+                return False
+        return True
+
+
+_seen: dict[str, _Seen] = {}
 # All functions in them, each with the code that it had.
 _codes: dict[FunctionType, CodeType] = {}
 
@@ -58,30 +71,31 @@ def values(wanted: Callable[[Any], bool], where: Where = COMPILER) -> dict[str, 
     """Functions, classes and objects that were made outside torch and are `wanted`, by where in torch they stand."""
     found: dict[str, Any] = {}
     if list(map(attrgetter("__code__"), _codes)) != list(_codes.values()):
-        for everything in (_seen, _found, _codes):
-            everything.clear()
+        _seen.clear()
+        _codes.clear()
     for name, module in list(sys.modules.items()):
         if (name.startswith(where.prefixes) or name in where.names) and hasattr(module, "__dict__"):
-            for here in _look(name, vars(module), module, wanted):
-                found |= here
+            known = _seen.get(name)
+            if known is None or known.module is not module or not known.is_still_so():
+                known = _seen[name] = _look(name, module, wanted)
+            if known.found:
+                found |= known.found
     return {place: value for place, value in found.items() if place not in _NEVER_CALLED}
 
 
-def _look(place: str, members: Any, owner: Any, wanted: Callable[[Any], bool]) -> Iterator[dict[str, Any]]:
-    """What is wanted in a namespace and its classes; looks again if any value in it is another object than last time."""
-    held = list(members.values())
-    ids = list(map(id, held))
-    known = _seen.get(place)
-    if known is None or known[0] is not owner or known[2] != ids:
-        classes: list[Any] = []
-        if not isinstance(owner, type):
-            # Not isinstance, which asks the object what it is.
-            classes = [value for value in held if issubclass(type(value), type) and value.__module__ == place]
-        known = _seen[place] = (owner, held, ids, classes)
-        _found[place] = dict(_foreign(place, members, wanted))
-    yield _found[place]
-    for value in known[3]:  # the values are kept, so that their ids stay theirs
-        yield from _look(f"{place}.{value.__qualname__}", vars(value), value, wanted)
+def _look(name: str, module: Any, wanted: Callable[[Any], bool]) -> _Seen:
+    seen = _Seen(module, [], {})
+
+    def note(place: str, members: Any) -> None:
+        seen.spaces.append((members, list(members.values())))
+        seen.found.update(_foreign(place, members, wanted))
+
+    note(name, vars(module))
+    for value in seen.spaces[0][1]:
+        # Not isinstance, which asks the object what it is.
+        if issubclass(type(value), type) and value.__module__ == name:
+            note(f"{name}.{value.__qualname__}", vars(value))
+    return seen
 
 
 def _foreign(place: str, members: Any, wanted: Callable[[Any], bool]) -> Iterator[tuple[str, Any]]:
