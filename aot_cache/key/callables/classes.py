@@ -21,6 +21,7 @@ from .functions import foreign, refuse_dynamic, resolve, source_facts
 from .node import FOLLOW, Edge, Node, Unidentified, is_a, portable_module, type_name
 
 _HEAP_TYPE = 1 << 9
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _COMPILED_MEMBERS = (ClassMethodDescriptorType, GetSetDescriptorType, MethodDescriptorType, WrapperDescriptorType)
 # Documentation, annotations, the position in the file, and what Python itself derives from the rest.
 _LEFT_OUT = frozenset(
@@ -57,6 +58,8 @@ def class_(cls: type) -> Node:
     owner = _owner(cls)
     if owner is not None:
         patched = [(name, value) for name, value in namespace(cls).items() if foreign(value, owner)]
+        if owner == origin.PYTHON:  # which has no counters in its classes, as others may
+            patched += [(n, v) for n, v in namespace(cls).items() if type(v) in _PLAIN and not n.startswith("__")]
         edges = [Edge("member", name, value) for name, value in sorted(patched)]
         return Node("class", facts | {"distribution": str(owner)}, edges)
     if _is_compiled(cls):

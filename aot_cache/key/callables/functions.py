@@ -136,7 +136,10 @@ def foreign(member: object, owner: origin.Origin) -> bool:
         return False
     if kind in _WRAPPERS:
         return any(foreign(getattr(member, name, None), owner) for name in ("__func__", "func", "fget", "fset", "fdel"))
-    loaded = sys.modules.get((member if is_a(member, type) else kind).__module__)
+    home = (member if is_a(member, type) else kind).__module__
+    if type(home) is str and home.startswith("_cython_"):  # made for all that Cython compiled, and no file's
+        home = getattr(member, "__module__", None)
+    loaded = sys.modules.get(home)
     return is_a(loaded, ModuleType) and origin.of_module(loaded) is None
 
 

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from . import process
 from .node import Named
 
 Encoded = TypeVar("Encoded", str, bytes)
@@ -86,7 +87,8 @@ _ENCODERS: dict[type, Callable[[Any], bytes | None]] = {
     decimal.Decimal: _by("decimal", lambda v: (str(v),)),
     datetime.date: _by("date", lambda v: (v.isoformat(),)),
     datetime.time: _by("time", _moment),
-    datetime.datetime: _by("datetime", _moment),
+    # Without a zone of its own it is local time.
+    datetime.datetime: _by("datetime", lambda v: (*_moment(v), None if v.tzinfo else process.zone())),
     datetime.timedelta: _by("timedelta", lambda v: (v.days, v.seconds, v.microseconds)),
     datetime.timezone: _by("timezone", lambda v: (v.utcoffset(None), v.tzname(None))),
     # A lock orders threads and holds no value that code could compute with.

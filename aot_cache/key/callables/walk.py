@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Union
 
 from ..parts import digest
+from . import library, process
 from .leaf import encode, in_order, sized, text
 from .node import Edge, Node, Unidentified
 from .objects import describe
@@ -27,6 +28,23 @@ class Identity:
 
     digest: str
     parts: dict[str, str]
+
+
+@dataclass
+class _Reach:
+    """What the traversals for one identity met. names: of process.names. users: whether user code is among it."""
+
+    visits: int = 0
+    names: set[str] = field(default_factory=set)
+    packages: set[str] = field(default_factory=set)
+    users: bool = False
+
+    def add(self, value: object, node: Node | None = None) -> None:
+        found = process.names(value)
+        self.names.update(found)
+        self.packages.update(found[:1])
+        if node is not None and node.kind == "function" and "distribution" not in node.facts:
+            self.users = True
 
 
 @dataclass(frozen=True)
@@ -46,8 +64,8 @@ class _Place:
 class Walk:
     """One traversal. sets: ids of the sets whose items are being told apart, outermost first."""
 
-    def __init__(self, values: Values | None, visits: list[int], sets: tuple[int, ...] = ()) -> None:
-        self._values, self._visits, self._sets = values, visits, sets
+    def __init__(self, values: Values | None, reach: _Reach, sets: tuple[int, ...] = ()) -> None:
+        self._values, self._reach, self._sets = values, reach, sets
         self._numbers: dict[int, str] = {}
         self._alive: list[object] = []
         self._waiting: deque[tuple[object, Node | None, _Place | None]] = deque()
@@ -75,7 +93,9 @@ class Walk:
     def _node(self, obj: object, place: _Place | None) -> Node:
         known = self._values(obj) if self._values else None
         try:
-            return describe(obj) if known is None else _given(known)
+            node = describe(obj) if known is None else _given(known)
+            self._reach.add(obj, node)
+            return node
         except Unidentified as problem:
             raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
         except (RecursionError, MemoryError):
@@ -92,11 +112,13 @@ class Walk:
         return number
 
     def _visit(self, value: object, place: _Place) -> None:
-        self._visits[0] += 1
-        if self._visits[0] > _MOST_VISITS:
+        self._reach.visits += 1
+        if self._reach.visits > _MOST_VISITS:
             raise Unidentified("too much to look at", str(place), "make large data an argument")
         data = encode(value)
         if data is not None:
+            if type(value).__module__ != "builtins":
+                self._reach.add(value)
             self._out.append(data)
         elif type(value) is tuple:
             self._out.append(sized("items", len(value).to_bytes(8, "little")))
@@ -111,6 +133,8 @@ class Walk:
 
     def _discover(self, value: object, place: _Place) -> None:
         known = self._values(value) if self._values else None
+        if known is not None:
+            self._reach.add(value)
         if isinstance(known, bytes):
             self._out.append(sized("given", known))
             return
@@ -135,9 +159,32 @@ class Walk:
             return sized("outer set", str(self._sets.index(id(values))).encode())
         found = []
         for value in values:
-            inner = Walk(self._values, self._visits, (*self._sets, id(values)))
+            inner = Walk(self._values, self._reach, (*self._sets, id(values)))
             found.append(inner.identity(value, _Place(Edge("item", "", value), "a set", place)).digest.encode())
         return sized("unordered", *in_order(values, found))
+
+
+def _surroundings(reach: _Reach) -> dict[str, object]:
+    """What else decides what the code does that was reached: state of the process, and patches inside of libraries."""
+    found = process.states(reach.names, reach.users)
+    return found | library.patches(reach.packages) if reach.users else found
+
+
+def _surrounded(found: Identity, values: Values | None, reach: _Reach) -> Identity:
+    """`found` together with the surroundings of what was reached, which may reach more."""
+    extra: dict[str, str] = {}
+    seen = -1
+    while seen != len(reach.names):
+        seen = len(reach.names)
+        for name, value in sorted(_surroundings(reach).items()):
+            if name not in extra:
+                kind, _, where = name.rpartition(" of ")
+                place = _Place(Edge(f"{kind} of", where, value), "this process", None)
+                extra[name] = Walk(values, reach).identity(value, place).digest
+    if not extra:
+        return found
+    whole = digest(sized("surrounded", found.digest.encode(), *(text(f"{k} {v}") for k, v in sorted(extra.items()))))
+    return Identity(whole, found.parts | extra)
 
 
 def _given(known: bytes | tuple[bytes, object]) -> Node:
@@ -155,12 +202,14 @@ def identity(obj: object, values: Values | None = None) -> Identity:
 
     What a function is called with is input, not code: methods that it calls on its parameters (or on what it computes)
     and what it reads from files, clocks or the network are not followed. Nor is what installed distributions call and
-    hold themselves: name and version stand for it, so a patch deep inside one is seen only where user code names it.
+    hold themselves: name and version stand for it. Of their process-wide state counts what process.py lists; of patches
+    inside a package that user code reaches, functions and objects of the user's.
 
     Raises:
         Unidentified: something that it reaches has no identity; says what and how it was reached.
     """
     try:
-        return Walk(values, [0]).identity(obj)
+        reach = _Reach()
+        return _surrounded(Walk(values, reach).identity(obj), values, reach)
     except RecursionError:
         raise Unidentified(f"object of type {type(obj).__name__}, which is nested too deeply") from None

@@ -7,7 +7,7 @@ from collections import Counter
 from table import Change
 
 from . import ambient, behind, callables, edits, graphs, habits, inputs, neutral, operators, passes, patched, settings
-from . import reads, shapes, surroundings, training, values
+from . import libraries, reads, shapes, surroundings, training, values
 
 TABLE: list[Change] = [
     *graphs.CHANGES,
@@ -26,6 +26,7 @@ TABLE: list[Change] = [
     *patched.CHANGES,
     *habits.CHANGES,
     *reads.CHANGES,
+    *libraries.CHANGES,
     *neutral.CHANGES,
     *operators.LAST,
 ]
