@@ -10,8 +10,9 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Union
+from typing import Any, Union
 
+from ...errors import AotCacheError
 from ..parts import digest
 from .leaf import encode, in_order, sized, text
 from .node import Edge, Node, Unidentified
@@ -73,17 +74,8 @@ class Walk:
         return Identity(digest(b"".join(whole)), parts)
 
     def _node(self, obj: object, place: _Place | None) -> Node:
-        known = self._values(obj) if self._values else None
-        try:
-            return describe(obj) if known is None else _given(known)
-        except Unidentified as problem:
-            raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
-        except (RecursionError, MemoryError):
-            raise
-        except Exception as problem:  # user code may run after all: a property of a metaclass, a __getattr__
-            trouble = f"{type(problem).__name__}: {problem}"
-            reason = f"object of type {type(obj).__name__}, which cannot be looked at ({trouble})"
-            raise Unidentified(reason, str(place or "")) from problem
+        known = _looked(self._values, obj, place) if self._values else None
+        return _looked(describe, obj, place) if known is None else _given(known)
 
     def _number(self, obj: object) -> str:
         number, self._count = f"{self._part}#{self._count}", self._count + 1
@@ -110,7 +102,7 @@ class Walk:
             self._discover(value, place)
 
     def _discover(self, value: object, place: _Place) -> None:
-        known = self._values(value) if self._values else None
+        known = _looked(self._values, value, place) if self._values else None
         if isinstance(known, bytes):
             self._out.append(sized("given", known))
             return
@@ -138,6 +130,20 @@ class Walk:
             inner = Walk(self._values, self._visits, (*self._sets, id(values)))
             found.append(inner.identity(value, _Place(Edge("item", "", value), "a set", place)).digest.encode())
         return sized("unordered", *in_order(values, found))
+
+
+def _looked(look: Callable[[Any], Any], obj: object, place: _Place | None) -> Any:
+    """`look(obj)`, and where it was if that cannot be told."""
+    try:
+        return look(obj)
+    except Unidentified as problem:
+        raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
+    except (RecursionError, MemoryError, AotCacheError):
+        raise
+    except Exception as problem:  # user code may run after all: a property of a metaclass, a __getattr__
+        trouble = f"{type(problem).__name__}: {problem}"
+        reason = f"object of type {type(obj).__name__}, which cannot be looked at ({trouble})"
+        raise Unidentified(reason, str(place or "")) from problem
 
 
 def _given(known: bytes | tuple[bytes, object]) -> Node:
