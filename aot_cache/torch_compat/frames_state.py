@@ -11,6 +11,7 @@ import torch
 
 from . import registries
 from .config import tracing as tracing_config
+from .kinds import is_a
 
 # Settings of Dynamo that cannot change what a frame is compiled to, by prefix. Everything else counts.
 _NEUTRAL = (
@@ -129,7 +130,7 @@ def marks(function: Any) -> list[str]:
 
 def compiled_function(value: Any) -> Any:
     """The function inside a wrapper of torch.compile or torch.compiler.disable; None if it is no such wrapper."""
-    inner = getattr(value, "_torchdynamo_orig_callable", None) if isinstance(value, FunctionType) else None
+    inner = getattr(value, "_torchdynamo_orig_callable", None) if is_a(value, FunctionType) else None
     return inner if inner is not None and value.__globals__.get("__name__") == "torch._dynamo.eval_frame" else None
 
 
