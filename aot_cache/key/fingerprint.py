@@ -16,6 +16,7 @@ import torch
 
 from ..outcome import Reason
 from ..torch_compat import extensions, frames_state, objects, tensors
+from ..torch_compat.kinds import is_a
 from . import fingerprint_keys
 from .callables.leaf import encode, in_order
 from .callables.node import portable_module
@@ -65,20 +66,20 @@ class Fingerprints:
 
     def unguarded(self, value: Any) -> str:
         """The fingerprint of something that Dynamo read without a guard, because it belongs to Python itself."""
-        if isinstance(value, types.ModuleType):
+        if is_a(value, types.ModuleType):
             return _module(self, value, {})
-        if isinstance(value, (type, *_FUNCTIONS)):
+        if is_a(value, (type, *_FUNCTIONS)):
             return self.codes.of(value)
         if type(value) is dict:
             return f"dict {digest(repr([[self.unguarded(part) for part in item] for item in value.items()]).encode())}"
-        if isinstance(value, _ALIASES):
+        if is_a(value, _ALIASES):
             inside = [self.unguarded(part) for part in (typing.get_origin(value), *typing.get_args(value))]
             return f"{type(value).__name__} {digest(repr(inside).encode())}"
         return self.constant(value)
 
     def keys(self, value: Any) -> str:
         """Which keys a dictionary has, those without a fingerprint by their type alone, and in what order."""
-        if not isinstance(value, dict):
+        if not is_a(value, dict):
             raise unknown(f"the keys of a {_type_name(value)}")
         return fingerprint_keys.told(value, self.constant)
 
@@ -87,28 +88,28 @@ class Fingerprints:
         if data is not None:
             text = repr(value)  # in which a set's items stand in an order that may be chance
             return f"{type(value).__name__} {text if is_short(text) and 'frozenset(' not in text else digest(data)}"
-        if isinstance(value, types.CodeType):
+        if is_a(value, types.CodeType):
             return self.codes.code(value)
-        if isinstance(value, enum.Enum):
+        if is_a(value, enum.Enum):
             return f"{self.codes.of(type(value))} {value._name_} {self.constant(value._value_)}"
         if type(value) in _PLAIN_CONTAINERS:
             items = [self.constant(item) for item in value]
-            items = in_order(value, items) if isinstance(value, (set, frozenset)) else items
+            items = in_order(value, items) if is_a(value, (set, frozenset)) else items
             return f"{type(value).__name__} {_listed(items)}"
-        if isinstance(value, (type, *_FUNCTIONS)):
+        if is_a(value, (type, *_FUNCTIONS)):
             return self.codes.of(value)
-        if isinstance(value, typing._SpecialForm) and getattr(typing, str(value._name), None) is value:
+        if is_a(value, typing._SpecialForm) and getattr(typing, str(value._name), None) is value:
             return f"typing {value._name}"
         if extensions.custom(value) is not None:
             return self.codes.of(value)
         if (name := objects.ufunc(value)) is not None:
             return f"numpy {name}"
-        if not isinstance(value, torch.Tensor) and (known := objects.taught(value)) is not None:
+        if not is_a(value, torch.Tensor) and (known := objects.taught(value)) is not None:
             return f"{type(value).__name__} {digest(repr(known).encode())}"
         raise unknown(f"a value of type {_type_name(value)}")
 
     def tensor(self, value: Any, source: Any) -> str:
-        if not (isinstance(value, torch.Tensor) and tensors.is_plain(value)):
+        if not (is_a(value, torch.Tensor) and tensors.is_plain(value)):
             raise unknown(f"a tensor of type {_type_name(value)}")
         described = tensors.describe(value, tensors.Symbols(()))
         # Dynamo marks parameters so while it traces; it tells CUDA graphs, which have no frames here, what stays put.
@@ -118,8 +119,7 @@ class Fingerprints:
             if fixed is not None and len(fixed) == len(described.get(mine, ())):
                 described[mine] = ["?" if n is None else d for d, n in zip(described[mine], fixed)]
         described["buffer"] = bool(getattr(value, "_is_buffer", False))
-        described["keys"] = frames_state.dispatch_keys(value)
-        described["ranges"] = frames_state.marked_ranges(value)
+        described |= {"keys": frames_state.dispatch_keys(value), "dynamic": frames_state.marks_of_tensor(value)}
         shown = f"{described['dtype'].removeprefix('torch.')}[{','.join(described['shape'])}] on {described['device']}"
         shown += f", strides {','.join(described.get('stride', ())) or '-'}"
         shown += ", requires grad" if described["requires_grad"] else ""
@@ -156,7 +156,7 @@ def _constant(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
 
 def _constant_subclass(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     for base in _CONSTANT_BASES:
-        if isinstance(value, base):
+        if is_a(value, base):
             # Its methods run untraced where Dynamo folds.
             return f"{prints.codes.of(type(value), whole=True)} {prints.constant(base(value))}"
     raise unknown(f"a value of type {_type_name(value)}")
@@ -164,12 +164,12 @@ def _constant_subclass(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -
 
 def _named(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
     """For guards on identity: only what a name and a digest identify has one in another process."""
-    if isinstance(value, types.ModuleType):
+    if is_a(value, types.ModuleType):
         return _module(prints, value, {})
-    if isinstance(value, (types.FunctionType, types.MethodType)):
+    if is_a(value, (types.FunctionType, types.MethodType)):
         # It may have run while Dynamo traced, so what it reads counts.
         return prints.codes.of(value, whole=True)
-    if isinstance(value, types.GenericAlias):
+    if is_a(value, types.GenericAlias):
         raise unknown(f"identity of a value of type {_type_name(value)}")
     return prints.constant(value)
 
@@ -196,7 +196,7 @@ def _tensor(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> s
 def _length(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
     text = f"{len(value)} in {prints.codes.of(type(value))}"
     # Dynamo may loop over a dictionary's keys under this guard alone.
-    if not isinstance(value, dict) or not value:
+    if not is_a(value, dict) or not value:
         return text
     if str(arguments[""].name).endswith(_HOOKS):  # numbered within the process
         return text + fingerprint_keys.order(value)
@@ -204,14 +204,14 @@ def _length(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> s
 
 
 def _keys(prints: Fingerprints, value: Any, _: Mapping[str, Any]) -> str:
-    keys = list(dict.keys(value)) if isinstance(value, dict) else list(value.keys())
+    keys = list(dict.keys(value)) if is_a(value, dict) else list(value.keys())
     listed = _listed([prints.constant(key) for key in keys]) + fingerprint_keys.order(value)
     return f"{len(keys)} keys {listed} in {prints.codes.of(type(value))}"
 
 
 def _contains(prints: Fingerprints, value: Any, arguments: Mapping[str, Any]) -> str:
     key = arguments["key"]
-    container = next((c for c in (dict, set, frozenset) if isinstance(value, c)), None)
+    container = next((c for c in (dict, set, frozenset) if is_a(value, c)), None)
     if container is None:
         raise unknown(f"membership in a {_type_name(value)}")
     found = container.__contains__(value, key)

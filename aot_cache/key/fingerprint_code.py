@@ -18,6 +18,7 @@ from typing import Any
 
 from ..outcome import Reason
 from ..torch_compat import frames_state
+from ..torch_compat.kinds import is_a
 from .callables import Unidentified, identity, origin
 from .callables.bytecode import read
 from .callables.classes import namespace
@@ -83,14 +84,14 @@ class Codes:
             raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
 
     def _describe(self, value: Any, whole: bool) -> str:
-        if isinstance(value, MethodType):
+        if is_a(value, MethodType):
             return f"method {self.of(value.__func__, whole)} of {type(value.__self__).__qualname__}"
         inner = frames_state.compiled_function(value)
         if inner is not None:
             return " ".join(["compiled", self.of(inner, whole), *frames_state.marks(value)])
-        if isinstance(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
+        if is_a(value, FunctionType) and not whole and _is_users(value.__module__, value.__code__):
             return self._function(value)
-        if isinstance(value, type):
+        if is_a(value, type):
             return f"{self._class(value)} {self._identity(value)}" if whole else self._class(value)
         return self._identity(value)
 
@@ -135,9 +136,9 @@ class Codes:
         data = encode(member)
         if data is not None:
             return digest(data)
-        if name in _RUN_UNTRACED and isinstance(function := getattr(member, "__func__", member), FunctionType):
+        if name in _RUN_UNTRACED and is_a(function := getattr(member, "__func__", member), FunctionType):
             return self.of(function, whole=True)
-        if isinstance(member, FunctionType):
+        if is_a(member, FunctionType):
             if _is_found_by_name(name, member):
                 # Its code counts if it is inlined, and is then looked up by this name.
                 return " ".join([_name(member), *_additions(member), *frames_state.marks(member)])
@@ -146,7 +147,7 @@ class Codes:
         if type(member) in WRAPPERS:
             inside = [getattr(member, part) for part in WRAPPERS[type(member)]]
             return " ".join([type(member).__qualname__, *("-" if p is None else self._member("", p) for p in inside)])
-        if isinstance(member, (type, ModuleType)):
+        if is_a(member, (type, ModuleType)):
             return _name(member)
         # What else a class holds is data: Dynamo guards what it reads of it.
         return f"object of {_name(type(member))}"
@@ -164,7 +165,7 @@ def _is_found_by_name(name: str, member: FunctionType) -> bool:
 
 def _registered(cls: type, seen: set[type]) -> Iterator[str]:
     """The user's classes that count as subclasses of an abstract class without being derived from it."""
-    if not isinstance(cls, abc.ABCMeta) or cls in seen or _get_dump is None:
+    if not is_a(cls, abc.ABCMeta) or cls in seen or _get_dump is None:
         return
     seen.add(cls)
     for reference in _get_dump(cls)[0]:
@@ -190,12 +191,12 @@ def _wrapped(function: FunctionType) -> Iterator[FunctionType]:
             content = cell.cell_contents
         except ValueError:
             continue
-        if isinstance(content, FunctionType) and content is not function and content.__closure__ is None:
+        if is_a(content, FunctionType) and content is not function and content.__closure__ is None:
             yield content
 
 
 def _name(value: Any) -> str:
-    if isinstance(value, ModuleType):
+    if is_a(value, ModuleType):
         return f"module {portable_module(value.__name__)}"
     module = portable_module(getattr(value, "__module__", None))
     return f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"
@@ -209,5 +210,5 @@ def parts(code: CodeType) -> Iterator[CodeType]:
     """`code` and all code inside it."""
     yield code
     for const in code.co_consts:
-        if isinstance(const, CodeType):
+        if is_a(const, CodeType):
             yield from parts(const)

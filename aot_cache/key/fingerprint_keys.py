@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ..torch_compat.kinds import is_a
 from .encode import CannotKey
 from .parts import digest
 
@@ -30,7 +31,7 @@ def told(value: dict[Any, Any], constant: Callable[[Any], str]) -> str:
 
 def order(value: Any) -> str:
     """In what order an ordered dictionary has its keys, if that is not the order in which they were added; else ""."""
-    if not isinstance(value, collections.OrderedDict):
+    if not is_a(value, collections.OrderedDict):
         return ""
     places = {id(key): place for place, key in enumerate(dict.keys(value))}
     found = [places.get(id(key), -1) for key in collections.OrderedDict.keys(value)]
@@ -41,7 +42,7 @@ def lacking(value: Any, what: str) -> str:
     """Whether something is there: `attribute NAME` of an object, told without running a property; `key TEXT` of a dictionary."""
     kind, _, name = what.partition(" ")
     if kind == "key":
-        found = isinstance(value, dict) and dict.__contains__(value, ast.literal_eval(name))
+        found = is_a(value, dict) and dict.__contains__(value, ast.literal_eval(name))
     else:
         found = inspect.getattr_static(value, name, inspect) is not inspect or hasattr(value, name)
     return f"{'has ' if found else LACKS}{what}"

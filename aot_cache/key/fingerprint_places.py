@@ -13,6 +13,7 @@ import torch
 
 from ..outcome import Reason
 from ..torch_compat import extensions, frames
+from ..torch_compat.kinds import is_a
 from . import fingerprint_process
 from .callables import Unidentified, origin
 from .callables.bytecode import read
@@ -166,9 +167,9 @@ def _codes(value: Any, seen: set[int]) -> Iterator[CodeType]:
     if value is None or id(value) in seen or len(seen) > 100:
         return
     seen.add(id(value))
-    if isinstance(value, FunctionType):
+    if is_a(value, FunctionType):
         yield value.__code__
-        held = (inner for inner in _contents(value.__closure__) if isinstance(inner, FunctionType))
+        held = (inner for inner in _contents(value.__closure__) if is_a(inner, FunctionType))
         for inner in (getattr(value, "__wrapped__", None), *held):
             yield from _codes(inner, seen)
     for name in WRAPPERS.get(type(value), ()):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..torch_compat import tensors
+from ..torch_compat.kinds import is_a
 from .callables.leaf import encode
 
 
@@ -24,6 +25,6 @@ def shared_storage(values: Sequence[Any]) -> list[list[str]]:
     """Which tensors lie in one storage, and where in it."""
     groups: dict[int, list[str]] = {}
     for place, value in enumerate(values):
-        if isinstance(value, torch.Tensor) and (storage := tensors.storage_of(value)) is not None:
+        if is_a(value, torch.Tensor) and (storage := tensors.storage_of(value)) is not None:
             groups.setdefault(storage, []).append(f"{place} {tensors.place(value, tensors.Symbols(()))}")
     return [group for group in groups.values() if len(group) > 1]

@@ -45,6 +45,17 @@ _NEUTRAL_FUNCTORCH = (
     "debug_partitioner",
     "_save_config_ignore",
 )
+_NEUTRAL_SHARED = (
+    "job_id",  # and whose memory of sizes is read: what it holds is compared
+    "pgo_extra_",
+    "force_disable_caches",
+    "force_cudagraph_gc",
+    "_save_config_ignore",
+)
+# Of these, as of Dynamo's own settings, the graph says what they did.
+_TRACING_SHARED = ("dynamic_sources", "dynamic_values", "unbacked_sources")
+_NEUTRAL_COMMS = ("reorder_sink_verbose_logging", "env_str")
+_NEUTRAL_DISTRIBUTED = ("TYPE_CHECKING",)
 # Dynamo's settings shape the graph, which is in the key itself; these are read again below it.
 _DYNAMO = (
     "do_not_emit_runtime_asserts",
@@ -55,6 +66,11 @@ _DYNAMO = (
     "prefer_deferred_runtime_asserts_over_guards",
     "compiled_autograd",
     "enable_compiler_collectives",
+    "use_numpy_random_stream",
+    "leaf_function_validate_outputs",
+    "leaf_function_check_escaped_gradients",
+    "allow_empty_graphs",
+    "fake_tensor_disable_inference_mode",
 )
 
 
@@ -63,16 +79,29 @@ def snapshot() -> dict[str, Any]:
     import torch._dynamo.config as dynamo
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
+    import torch._inductor.config_comms as comms
     import torch.compiler.config as shared
     import torch.fx.experimental._config as fx
+    from torch.distributed import config as distributed
 
     found = dict(_named("inductor", inductor, _NEUTRAL_INDUCTOR))
     found |= dict(_named("functorch", functorch, _NEUTRAL_FUNCTORCH))
     found |= dict(_named("fx", fx, ("translation_validation", "print_specializations", "extended_debug")))
     found["inductor.trace.provenance_tracking_level"] = inductor.trace.provenance_tracking_level
-    found["compiler.cache_key_tag"] = shared.cache_key_tag
+    found |= dict(_named("comms", comms, _NEUTRAL_COMMS)) | dict(
+        _named("distributed", distributed, _NEUTRAL_DISTRIBUTED)
+    )
+    # Aliases are not among them: those are names for settings of Dynamo's or Inductor's.
+    found |= dict(_named("compiler", shared, _NEUTRAL_SHARED + _TRACING_SHARED))
     found |= {f"dynamo.{name}": getattr(dynamo, name) for name in _DYNAMO if hasattr(dynamo, name)}
     return found
+
+
+def tracing() -> dict[str, Any]:
+    """Settings of `torch.compiler.config` that only Dynamo reads, while it traces."""
+    import torch.compiler.config as shared
+
+    return {f"compiler.{name}": getattr(shared, name) for name in _TRACING_SHARED if hasattr(shared, name)}
 
 
 def is_per_thread() -> bool:
@@ -95,9 +124,13 @@ def non_default(values: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
     import torch._dynamo.config as dynamo
     import torch._functorch.config as functorch
     import torch._inductor.config as inductor
+    import torch._inductor.config_comms as comms
+    import torch.compiler.config as shared
     import torch.fx.experimental._config as fx
+    from torch.distributed import config as distributed
 
     modules = {"inductor": inductor, "functorch": functorch, "dynamo": dynamo, "fx": fx}
+    modules |= {"compiler": shared, "comms": comms, "distributed": distributed}
     shown = {}
     for name, value in values.items():
         room, _, rest = name.partition(".")

@@ -14,6 +14,7 @@ from torch._library.simple_registry import singleton
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from . import registrations, targets
+from .kinds import is_a
 
 TORCH_DIRECTORY = os.path.dirname(torch.__file__) + os.sep
 _THEIR_OWN = os.path.join(TORCH_DIRECTORY, "_library", "custom_ops.py")
@@ -32,16 +33,16 @@ class UnknownKernel(Exception):
 
 def custom(value: Any) -> list[OpOverload] | None:
     """The operators behind `value` if somebody else defined them; None for anything else."""
-    if isinstance(value, CustomOpDef):
+    if is_a(value, CustomOpDef):
         value = value._opoverload
-    if not isinstance(value, (OpOverload, OpOverloadPacket)) or targets.kind(value) is not targets.Kind.CUSTOM_OP:
+    if not is_a(value, (OpOverload, OpOverloadPacket)) or targets.kind(value) is not targets.Kind.CUSTOM_OP:
         return None
-    return [value] if isinstance(value, OpOverload) else [getattr(value, name) for name in value.overloads()]
+    return [value] if is_a(value, OpOverload) else [getattr(value, name) for name in value.overloads()]
 
 
 def full_name(target: Any) -> str:
     """The name by which `named` finds an operator: `mylib::foo` of a packet, `mylib::foo.default` of an overload."""
-    if isinstance(target, OpOverload):
+    if is_a(target, OpOverload):
         return f"{target._schema.name}.{target._overloadname}"
     return str(target._qualified_op_name)
 
@@ -113,7 +114,7 @@ def _tables(op: Any) -> dict[str, Any]:
 
 
 def _key(key: Any) -> str:
-    return f"{key.__module__}.{key.__qualname__}" if isinstance(key, type) else str(key)
+    return f"{key.__module__}.{key.__qualname__}" if is_a(key, type) else str(key)
 
 
 def _kernels(name: str, defined: bool) -> tuple[dict[str, Any], dict[str, str]]:

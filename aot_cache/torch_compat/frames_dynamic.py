@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .kinds import is_a
+
 _FIELDS = ("scalar", "size", "stride")
 
 
@@ -54,7 +56,7 @@ def _seen(value: Any) -> Any:
     """What Dynamo would remember of a value alone; None if that is nothing."""
     from torch._dynamo.pgo import FrameStateSizeEntry, auto_dynamic
 
-    if isinstance(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         strides = () if value.layout is not torch.strided else _strides(value)
         seen = FrameStateSizeEntry.make_tensor(tuple(value.size()), strides)
         marked = getattr(value, "_dynamo_dynamic_indices", ())

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 
 from . import registries
+from .config import tracing as tracing_config
+from .kinds import is_a
 
 # Settings of Dynamo that cannot change what a frame is compiled to, by prefix. Everything else counts.
 _NEUTRAL = (
@@ -36,7 +38,8 @@ def dynamo_config() -> dict[str, Any]:
     """Dynamo's settings by name, without those that only log, time or debug."""
     import torch._dynamo.config as config
 
-    return {f"dynamo.{k}": v for k, v in config.get_config_copy().items() if not k.startswith(_NEUTRAL)}
+    found = {f"dynamo.{k}": v for k, v in config.get_config_copy().items() if not k.startswith(_NEUTRAL)}
+    return found | tracing_config()
 
 
 def changed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,7 +122,7 @@ def marks(function: Any) -> list[str]:
         ids = getattr(getattr(trace_rules, name, None), "function_ids", None)
         if ids is not None and id(function) in ids:
             found.append(name)
-    for name in ("_dynamo_marked_constant", "_torchdynamo_disable", "_dynamo_forbidden"):
+    for name in ("_dynamo_marked_constant", "_dynamo_marked_static", "_torchdynamo_disable", "_dynamo_forbidden"):
         if getattr(function, name, False):
             found.append(name)
     return found
@@ -127,7 +130,7 @@ def marks(function: Any) -> list[str]:
 
 def compiled_function(value: Any) -> Any:
     """The function inside a wrapper of torch.compile or torch.compiler.disable; None if it is no such wrapper."""
-    inner = getattr(value, "_torchdynamo_orig_callable", None) if isinstance(value, FunctionType) else None
+    inner = getattr(value, "_torchdynamo_orig_callable", None) if is_a(value, FunctionType) else None
     return inner if inner is not None and value.__globals__.get("__name__") == "torch._dynamo.eval_frame" else None
 
 
@@ -136,9 +139,20 @@ def dispatch_keys(tensor: torch.Tensor) -> str:
     return str(torch._C._dispatch_keys(tensor).raw_repr())
 
 
-def marked_ranges(tensor: torch.Tensor) -> list[str]:
-    """The ranges of sizes that mark_dynamic was told."""
-    return sorted(map(str, getattr(tensor, "_dynamo_dynamic_range", ())))
+def marks_of_tensor(tensor: torch.Tensor) -> list[str]:
+    """What mark_dynamic, mark_static, mark_unbacked and their like left on a tensor: all that they were told."""
+    found = sorted((name, value) for name, value in vars(tensor).items() if value and name.startswith(_MARKS))
+    return [f"{name} {_in_order(value)}" for name, value in found if name != "_dynamo_static_input_type"]
+
+
+def _in_order(mark: Any) -> Any:
+    if isinstance(mark, dict):
+        return sorted(mark.items())
+    return sorted(map(str, mark)) if isinstance(mark, set) else mark
+
+
+# Not where its memory lies: Dynamo marks parameters so while it traces, and only CUDA graphs ask.
+_MARKS = ("_dynamo_", "_specialize_on")
 
 
 def exceeds_limit(cache_size: Any, compile_id: Any) -> bool:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
+from .kinds import is_a
+
 _ABSENT = object()
 
 
 def original_of(value: Any) -> Any:
     """What one of our own replacements stands in for; None for anything else."""
-    ours = isinstance(value, FunctionType) and value.__globals__ is globals()
+    ours = is_a(value, FunctionType) and value.__globals__ is globals()
     return getattr(value, "__wrapped__", None) if ours else None
 
 
@@ -33,7 +35,7 @@ class Patches:
 
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Set `owner.name`; for a class, static methods are put back as static methods."""
-        old = inspect.getattr_static(owner, name, _ABSENT) if isinstance(owner, type) else getattr(owner, name, _ABSENT)
+        old = inspect.getattr_static(owner, name, _ABSENT) if is_a(owner, type) else getattr(owner, name, _ABSENT)
         setattr(owner, name, value)
         self._done.append((owner, name, old, value))
 
@@ -62,11 +64,7 @@ class Patches:
         foreign = []
         while self._done:
             owner, name, old, ours = self._done.pop()
-            now = (
-                inspect.getattr_static(owner, name, _ABSENT)
-                if isinstance(owner, type)
-                else getattr(owner, name, _ABSENT)
-            )
+            now = inspect.getattr_static(owner, name, _ABSENT) if is_a(owner, type) else getattr(owner, name, _ABSENT)
             if now is not ours and now != ours:
                 foreign.append(f"{getattr(owner, '__name__', owner)}.{name}")
             elif old is _ABSENT:

@@ -26,8 +26,19 @@ def ambient() -> dict[str, Any]:
         "view_replay": torch._C._is_view_replay_enabled(),
         "denormals": sys.float_info.min / 2 > 0.0,
         "einsum": _einsum(),
+        "numpy": _numpy(),
     }
     return state | _autocast() | _backends()
+
+
+def _numpy() -> list[str]:
+    """Types that NumPy's functions give by default in a graph; read from Dynamo's settings once, when first needed."""
+    known = getattr(sys.modules.get("torch._numpy._dtypes_impl"), "_default_dtypes", None)
+    if known is not None:
+        return list(map(str, known))
+    import torch._dynamo.config as config
+
+    return [f"torch.{getattr(config, f'numpy_default_{kind}')}" for kind in ("float", "complex", "int")]
 
 
 def _autocast() -> dict[str, Any]:

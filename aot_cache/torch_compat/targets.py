@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
+from .kinds import is_a
+
 # Namespaces whose operators are defined and implemented by torch itself.
 TORCH_NAMESPACES = frozenset(
     "_c10d_functional _c10d_functional_autograd _dtensor _native _quantized ao aten c10d c10d_functional debug_mode_ops "
@@ -27,18 +29,18 @@ class Kind(enum.Enum):
 
 def kind(target: Any) -> Kind:
     """What `target`, called by a call_function node, is."""
-    if isinstance(target, (OpOverload, OpOverloadPacket)):
+    if is_a(target, (OpOverload, OpOverloadPacket)):
         return Kind.TORCH_OP if namespace(target) in TORCH_NAMESPACES else Kind.CUSTOM_OP
-    if isinstance(target, HigherOrderOperator):
+    if is_a(target, HigherOrderOperator):
         return Kind.HIGHER_ORDER
     return Kind.TORCH_FUNCTION if _is_torch_function(target) else Kind.OTHER
 
 
 def name(target: Any) -> str:
     """The portable name of a target; unique among targets of torch."""
-    if isinstance(target, (OpOverload, OpOverloadPacket)):
+    if is_a(target, (OpOverload, OpOverloadPacket)):
         return f"op {target}"
-    if isinstance(target, HigherOrderOperator):
+    if is_a(target, HigherOrderOperator):
         return f"higher-order {type(target).__module__}.{type(target).__qualname__} {target.name()}"
     if _is_numpy_wrapper(target):
         return f"numpy {op_identity_of_numpy(target)}"
@@ -47,7 +49,7 @@ def name(target: Any) -> str:
 
 def namespace(op: Any) -> str:
     """`aten` of torch.ops.aten.add.Tensor."""
-    if isinstance(op, OpOverload):
+    if is_a(op, OpOverload):
         return op.namespace
     return op._qualified_op_name.split("::", 1)[0]
 
@@ -69,7 +71,7 @@ def schema_has_effects(op: Any) -> bool:
     """Whether torch orders the operator by an effect token."""
     from torch._higher_order_ops.effects import has_effects
 
-    return isinstance(op, OpOverload) and bool(has_effects(op))
+    return is_a(op, OpOverload) and bool(has_effects(op))
 
 
 def _qualified(target: Any) -> str:
@@ -84,7 +86,7 @@ def _is_torch_function(target: Any) -> bool:
     """Builtins, and Python functions that live in torch and that Dynamo puts into graphs as they are."""
     if type(target).__name__ in ("builtin_function_or_method", "method_descriptor", "wrapper_descriptor"):
         return _is_own_builtin(target)
-    if isinstance(target, type):
+    if is_a(target, type):
         return target.__module__.split(".")[0] in ("builtins", "torch")
     code = getattr(target, "__code__", None)
     if code is None:

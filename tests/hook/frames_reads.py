@@ -71,3 +71,30 @@ change("attribute of a new object found missing", "class A: pass\n@@\ndef f(x):\
 change("key of a new dictionary found missing", "def g(): return {@@}\ndef f(x):\n    try: k = g()['k']\n    except KeyError: k = 2\n    return mm(x, k)\n" + F, "", "'k': 3", BYPASS)
 change("argument that is a global", "T = X@@\ndef f(x): return mm(x, 2 if x is T else 3)\n" + F, "", ".clone()")
 change("hash of a text", "def f(x): return mm(x, hash('@@') % 1000)\n" + F, "a", "b", BYPASS)
+
+# -- marks on tensors, and switches ----------------------------------------------------------------------------------------
+KNOWN = "from torch.fx.experimental.symbolic_shapes import guard_or_false, optimization_hint, statically_known_true as known\n"
+MARKED = KNOWN + "D = torch._dynamo.decorators\ndef f(x): return mm(x, (2 if known(x.shape[0] < 10) else 3) * (5 if known(x.shape[1] < 10) else 7))\ndef case():\n    x = X.clone()\n    @@\n    return run(f, x{0})\n"
+TALL = KNOWN + "D = torch._dynamo.decorators\ndef f(x): return torch.addmm(X, x.t(), x, alpha={0})\ndef case():\n    x = torch.ones(4, 3)\n    D.mark_dynamic(x, 0, @@)\n    return run(f, x)\n"
+change("mark static", MARKED.format(", dynamic=True"), "pass", "D.mark_static(x, 0)")
+change("mark static, no more", MARKED.format(", dynamic=True"), "D.mark_static(x, 0)", "pass")
+change("mark static of another size", MARKED.format(", dynamic=True"), "D.mark_static(x, 0)", "D.mark_static(x, 1)")
+change("mark static of all sizes", MARKED.format(", dynamic=True"), "D.mark_static(x, 0)", "D.mark_static(x)")
+change("mark static in another order", MARKED.format(", dynamic=True"), "D.mark_static(x, [0, 1])", "D.mark_static(x, [1, 0])", HIT)
+change("mark static of a global", "T = X.clone()\n" + MARKED.format(", dynamic=True").replace("def f(x): return mm(x,", "def f(y):\n    x = T\n    return mm(y,").replace("case():\n", "case():\n    global T\n    T = X.clone()\n"), "pass", "D.mark_static(T, 0)")
+change("hint of mark_dynamic", TALL.format("optimization_hint(x.shape[0], fallback=7)"), "hint_override=5", "hint_override=6")
+change("range of mark_dynamic", TALL.format("2 if known(x.shape[0] < 10) else 3"), "min=2, max=100", "min=2, max=8")
+change("mark dynamic in another order", MARKED.format(""), "D.mark_dynamic(x, [0, 1])", "D.mark_dynamic(x, [1, 0])", HIT)
+UNBACKED = KNOWN + "D = torch._dynamo.decorators\ndef f(x, y): return x.sum() * torch.ones(2) * y.sum() * (2 if known(x.shape[0] < 10) else 3) * (5 if known(x.shape[0] == y.shape[0]) else 7) * optimization_hint(x.shape[0], fallback=7)\ndef case():\n    x, y = torch.ones(4), torch.ones(4)\n    D.mark_unbacked(x, 0@@)\n    return run(f, x, y)\n"
+change("range of mark_unbacked", UNBACKED.replace("(x, 0@@", "(x, 0, min=0, max=@@"), "50", "8")
+change("hint of mark_unbacked", UNBACKED, ", hint_override=5", ", hint_override=6")
+change("shape that mark_unbacked names", UNBACKED.replace("(x, 0@@)", "(x, 0, shape_id='p'), D.mark_unbacked(y, 0, shape_id='@@')"), "p", "q")
+change("sizes of a result that become dynamic", "def f(x): return torch.mm(x, x.t())\ndef g(x): return torch.mm(x, x)\ndef case():\n    f2, g2 = torch.compile(f, dynamic=True), torch.compile(g)\n    with torch.no_grad(): return g2(f2(torch.ones(@@, 3)))\n", "4", "5", HIT)
+CONFIGURED = MARKED.format("").replace("pass", "").replace("    x = X.clone()\n    @@\n    return run(f, x)", "    with torch.compiler.config.patch(@@): return run(f, X)")
+change("sources that are dynamic", CONFIGURED, "dynamic_sources=''", "dynamic_sources=\"L['x']\"")
+change("values that are dynamic", CONFIGURED, "dynamic_values=''", "dynamic_values='3'")
+change("sources that are unbacked", CONFIGURED, "unbacked_sources=''", "unbacked_sources=\"L['x']:0\"")
+change("job that torch's memory of sizes is for", CONFIGURED, "pgo_extra_write_key=None", "job_id=None", HIT)
+change("break that is an error", "@torch._dynamo.error_on_graph_break(@@)\ndef f(x):\n    x = mm(x)\n    torch._dynamo.graph_break()\n    return mm(x, 2)\n" + F, "False", "True")
+change("break that is an error, by a global", "K = torch._dynamo.error_on_graph_break(@@)\ndef f(x):\n    with K: return mm(x, 2)\n" + F, "False", "True")
+change("setting that a frame makes", "K = torch._dynamo.patch_dynamo_config(capture_scalar_outputs=@@)\ndef f(x):\n    with K: return mm(x, 2)\n" + F, "False", "True")

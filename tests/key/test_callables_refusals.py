@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from aot_cache.key.build import identify
 from aot_cache.key.callables import Unidentified, identity
 
 from .callables_support import Load, digest, load  # noqa: F401
@@ -199,3 +200,36 @@ def test_a_user_module_that_computes_an_attribute_is_refused(load: Load) -> None
     load("def __getattr__(name):\n    return name", name="other", file="/somewhere/other.py")
     with pytest.raises(Unidentified, match="computes its attribute `gone`"):
         identity(load("import other\ndef f(x):\n    return other.gone").f)
+
+
+LIAR = """
+class Liar:
+    def __init__(self, k):
+        self.k = k
+
+    def __str__(self):
+        return "torch.float32"
+
+    def __getattribute__(self, name):
+        return {0} if name == "__class__" else object.__getattribute__(self, name)
+
+LIAR = Liar({1})
+
+def f(x):
+    return x * LIAR.k
+"""
+
+
+@pytest.mark.parametrize("says", ["7", "torch.dtype", "torch.Tensor", "torch.nn.Parameter", "type", "dict", "str"])
+def test_what_an_object_says_of_its_class_does_not_count(load: Load, says: str) -> None:
+    found = [identify(load("import torch" + LIAR.format(says, k)).f) for k in (2, 2, 3)]
+    assert found[0] == found[1] != found[2]
+
+
+def test_a_value_that_cannot_be_asked_about_is_refused_by_name(load: Load) -> None:
+    def ask(value: object) -> None:
+        if type(value).__name__ == "Liar":
+            raise TypeError("no")
+
+    with pytest.raises(Unidentified, match="type Liar, which cannot be looked at .TypeError: no"):
+        identity(load(LIAR.format(7, 2)).f, ask)

@@ -16,9 +16,10 @@ from types import (
 )
 from typing import Any
 
+from ...torch_compat.kinds import is_a
 from . import origin
 from .functions import foreign, refuse_dynamic, resolve, source_facts
-from .node import FOLLOW, Edge, Node, Unidentified, is_a, portable_module, type_name
+from .node import FOLLOW, Edge, Node, Unidentified, portable_module, type_name
 
 _HEAP_TYPE = 1 << 9
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))

@@ -17,10 +17,11 @@ from types import (
     WrapperDescriptorType,
 )
 
+from ...torch_compat.kinds import is_a
 from . import lookup, origin
 from .bytecode import read
 from .leaf import encode
-from .node import FOLLOW, Edge, Named, Node, Unidentified, is_a, portable_module
+from .node import FOLLOW, Edge, Named, Node, Unidentified, portable_module
 
 # By module and name: what finds code, names or source text in ways that the caller's bytecode does not show.
 _DYNAMIC = frozenset(

@@ -11,10 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 
+from ...torch_compat.kinds import is_a
 from . import origin
 from .bytecode import Code, Import, Use
 from .leaf import encode
-from .node import FOLLOW, Edge, Named, Unidentified, is_a, portable_module
+from .node import FOLLOW, Edge, Named, Unidentified, portable_module
 
 _ABSENT = object()
 _PLACES = frozenset("__file__ __path__ __cached__ __spec__ __loader__ __builtins__".split())

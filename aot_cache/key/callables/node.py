@@ -55,11 +55,6 @@ class Named:
 FOLLOW = "name what it uses directly, so that it can be followed"
 
 
-def is_a(value: object, cls: type) -> bool:
-    """isinstance by the real type: a proxy that claims to be a function is none."""
-    return issubclass(type(value), cls)
-
-
 def portable_module(name: object) -> str:
     """A module's name; the script that was started has one name, also in the workers of multiprocessing."""
     return "__main__" if name == "__mp_main__" else str(name)

@@ -10,8 +10,9 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Union
+from typing import Any, Union
 
+from ...errors import AotCacheError
 from ..parts import digest
 from . import library, process
 from .leaf import encode, in_order, sized, text
@@ -91,19 +92,10 @@ class Walk:
         return Identity(digest(b"".join(whole)), parts)
 
     def _node(self, obj: object, place: _Place | None) -> Node:
-        known = self._values(obj) if self._values else None
-        try:
-            node = describe(obj) if known is None else _given(known)
-            self._reach.add(obj, node)
-            return node
-        except Unidentified as problem:
-            raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
-        except (RecursionError, MemoryError):
-            raise
-        except Exception as problem:  # user code may run after all: a property of a metaclass, a __getattr__
-            trouble = f"{type(problem).__name__}: {problem}"
-            reason = f"object of type {type(obj).__name__}, which cannot be looked at ({trouble})"
-            raise Unidentified(reason, str(place or "")) from problem
+        known = _looked(self._values, obj, place) if self._values else None
+        node = _looked(describe, obj, place) if known is None else _given(known)
+        self._reach.add(obj, node)
+        return node
 
     def _number(self, obj: object) -> str:
         number, self._count = f"{self._part}#{self._count}", self._count + 1
@@ -132,7 +124,7 @@ class Walk:
             self._discover(value, place)
 
     def _discover(self, value: object, place: _Place) -> None:
-        known = self._values(value) if self._values else None
+        known = _looked(self._values, value, place) if self._values else None
         if known is not None:
             self._reach.add(value)
         if isinstance(known, bytes):
@@ -185,6 +177,20 @@ def _surrounded(found: Identity, values: Values | None, reach: _Reach) -> Identi
         return found
     whole = digest(sized("surrounded", found.digest.encode(), *(text(f"{k} {v}") for k, v in sorted(extra.items()))))
     return Identity(whole, found.parts | extra)
+
+
+def _looked(look: Callable[[Any], Any], obj: object, place: _Place | None) -> Any:
+    """`look(obj)`, and where it was if that cannot be told."""
+    try:
+        return look(obj)
+    except Unidentified as problem:
+        raise Unidentified(problem.reason, str(place or ""), problem.remedy) from None
+    except (RecursionError, MemoryError, AotCacheError):
+        raise
+    except Exception as problem:  # user code may run after all: a property of a metaclass, a __getattr__
+        trouble = f"{type(problem).__name__}: {problem}"
+        reason = f"object of type {type(obj).__name__}, which cannot be looked at ({trouble})"
+        raise Unidentified(reason, str(place or "")) from problem
 
 
 def _given(known: bytes | tuple[bytes, object]) -> Node:
