@@ -12,8 +12,8 @@ from typing import Any
 from ..artifact.envelope import Manifest
 from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry, MissAsserted, told
-from ..key import fingerprint, fingerprint_calls, fingerprint_keys, fingerprint_places, fingerprint_process
-from ..key import fingerprint_sharing, fingerprint_text, parts
+from ..key import fingerprint, fingerprint_calls, fingerprint_found, fingerprint_keys, fingerprint_places
+from ..key import fingerprint_process, fingerprint_sharing, fingerprint_text, parts
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -79,7 +79,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         plain = frames_install.take(call, trace, result, added)
         guards = frames_guards.write(trace.seen, trace.shapes)
         table = frames_sources.Table.of(guards.sources)
-        rows = _unguarded(trace, table)
+        rows = _unguarded(trace, table, guards)
     except frames_install.UnknownGlobal as error:
         raise CannotKey(Reason.FRAME_GLOBAL, str(error)) from None
     except (frames_guards.UnknownGuard, frames_sources.UnknownSource) as error:
@@ -92,7 +92,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
         guards=guards,
         result=plain,
         prints=[seen.guard(row) for row in guards.guards],
-        unguarded=[[row, see(seen, row)] for row, see in rows],
+        unguarded=[[row, told] for row, see in rows if (told := see(seen, row))],
         same=seen.same(),
         storage=seen.storage(),
         listing=listing,
@@ -103,12 +103,18 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
     )
 
 
-def _unguarded(trace: frames.Trace, table: frames_sources.Table) -> list[tuple[int, Callable[[_Look, int], str]]]:
-    """What Dynamo read without a guard: rows of `table`, each with how it is described."""
+def _unguarded(
+    trace: frames.Trace, table: frames_sources.Table, guards: frames_guards.Plain
+) -> list[tuple[int, Callable[[_Look, int], str]]]:
+    """What Dynamo read without a guard: rows of `table`, each with how it is described, '' if it need not be."""
     ways: list[tuple[Any, Callable[[_Look, int], str]]] = []
     ways += [(source, _Look.unguarded) for source in dict.fromkeys(trace.unguarded)]
     ways += [(source, _Look.keys) for source in dict.fromkeys(trace.looped)]
     ways += [(source, partial(_Look.lacks, what=what)) for source, what in dict.fromkeys(trace.lacking)]
+    ways += [(source, partial(_Look.checked, cls=cls)) for source, cls in dict.fromkeys(trace.checked)]
+    own = {(row, arguments["attr"]) for row, kind, arguments in guards.guards if kind == _NOT_OWN}
+    looked = [(source, name) for source, name in dict.fromkeys(trace.found) if (table.add(source), name) not in own]
+    ways += [(source, partial(_Look.found, name=name)) for source, name in looked]
     ways += [(source, _Look.met) for source in dict.fromkeys(trace.met)]
     return [(table.add(source), see) for source, see in ways]
 
@@ -130,7 +136,7 @@ def _check_shapes(guards: frames_guards.Plain, plain: frames_install.Plain) -> N
             raise CannotKey(Reason.FRAME_GUARD, f"a guard on shapes that reads {name}")
 
 
-_MET = "met "
+_MET, _NOT_OWN = "met ", "NOT_PRESENT_IN_GENERIC_DICT"
 
 
 class _Look:
@@ -165,6 +171,12 @@ class _Look:
             raise fingerprint.unknown(f"it {told}, which Dynamo did not find")
         return told
 
+    def found(self, row: int, name: str) -> str:
+        return fingerprint_found.found(self._read(row), name)
+
+    def checked(self, row: int, cls: type) -> str:
+        return self._named(self._sources[row], lambda: fingerprint_found.checked(self._read(row), cls))
+
     def met(self, row: int) -> str:
         """Read, so that `same` counts it."""
         return f"{_MET}{type(self._read(row)).__name__}"
@@ -173,6 +185,10 @@ class _Look:
         """What `before` says of the value, as it is now."""
         if before.startswith(fingerprint_keys.LACKS):
             return self.lacking(row, before.removeprefix(fingerprint_keys.LACKS))
+        if before.startswith(fingerprint_found.FOUND):
+            return fingerprint_found.found_as(self._read(row), before)
+        if before.startswith(fingerprint_found.CHECKED):
+            return fingerprint_found.checked_as(self._read(row), before)
         if before.startswith(fingerprint_keys.MARK):
             return self.keys(row)
         return self.met(row) if before.startswith(_MET) else self.unguarded(row)

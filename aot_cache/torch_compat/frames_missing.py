@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+import typing
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ from .patches import Patches
 
 
 def watch(patches: Patches) -> None:
-    """Listen where Dynamo finds something missing, one object twice, or a hash that is this process's own."""
+    """Listen where Dynamo finds something missing, one object twice, what a class or this process says of something."""
     import torch._dynamo.variables.builder as builder
     import torch._dynamo.variables.builtin as builtin
     import torch._dynamo.variables.dicts as dicts
@@ -19,6 +21,11 @@ def watch(patches: Patches) -> None:
     patches.wrap(dicts.ConstDictVariable, "getitem_const_raise_exception_if_absent", _miss_key)
     for owner in (user_defined.UserDefinedObjectVariable, user_defined.UserDefinedClassVariable):
         patches.wrap(owner, "var_getattr", _miss_attribute)
+    generic = hasattr(user_defined.UserDefinedObjectVariable, "generic_getattr")
+    patches.wrap(
+        user_defined.UserDefinedObjectVariable, "generic_getattr" if generic else "var_getattr", _look_for_attribute
+    )
+    patches.wrap(builtin.BuiltinVariable, "call_isinstance", _check_instance)
     patches.wrap(builder, "make_dupe_guard", _meet_again)
     patches.wrap(builtin.BuiltinVariable, "call_hash", _number)
 
@@ -51,6 +58,34 @@ def _miss_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: 
         if (trace := current()) is not None and variable.source is not None:
             trace.lacking.append((variable.source, f"attribute {name}"))
         raise
+
+
+def _look_for_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: str, *args: Any) -> Any:
+    """Where Python looks before it finds an attribute has no guard, unless a class has it."""
+    if (trace := current()) is not None and variable.source is not None:
+        # What the frame itself has set is not there yet.
+        if not tx.output.side_effects.has_pending_mutation_of_attr(variable, name):
+            trace.found.append((variable.source, name))
+    return original(variable, tx, name, *args)
+
+
+def _check_instance(original: Callable[..., Any], variable: Any, tx: Any, argument: Any, classes: Any) -> Any:
+    """Where a metaclass decides `isinstance`, Dynamo asks it, and there is no guard on what it looks at."""
+    from torch._dynamo.variables import UserDefinedObjectVariable
+
+    answer = original(variable, tx, argument, classes)
+    if (trace := current()) is not None and isinstance(argument, UserDefinedObjectVariable):
+        asked = classes.as_python_constant()
+        for cls in typing.get_args(asked) or (asked,):
+            if argument.source is not None and isinstance(cls, type) and _decides(type(cls)):
+                trace.checked.append((argument.source, cls))
+    return answer
+
+
+def _decides(metaclass: type) -> bool:
+    """Whether its classes may look at more of an object than its type."""
+    owner = next(base for base in metaclass.__mro__ if "__instancecheck__" in vars(base))
+    return owner not in (type, abc.ABCMeta)
 
 
 def _meet_again(original: Callable[..., Any], source: Any, earlier: Any) -> Any:

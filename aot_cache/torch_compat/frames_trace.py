@@ -32,8 +32,9 @@ class Trace:
     """What Dynamo did with one frame.
 
     unguarded: sources of what it read without a guard. looped: of dictionaries whose keys it read so. lacking: of
-    objects and dictionaries, with what is not there: `attribute NAME`, or `key TEXT`. met: of objects that it met by two sources. doubts: why the result
-    cannot be told from what is recorded.
+    objects and dictionaries, with what is not there: `attribute NAME`, or `key TEXT`. found: of objects, with the name of
+    an attribute that it looked for. checked: of objects, with a class that decides itself what is its instance. met: of
+    objects that it met by two sources. doubts: why the result cannot be told from what is recorded.
     graphs: by the name of the global that holds a compiled graph, what the hook noted of it. called: code of others that
     the graphs call as it is. asked: modules, names of attributes, and whether they were there. sought: what was looked for
     among what is installed: how, and its arguments. imports: modules that the code imported, by the global that holds
@@ -45,6 +46,8 @@ class Trace:
     unguarded: list[Any] = field(default_factory=list)
     looped: list[Any] = field(default_factory=list)
     lacking: list[tuple[Any, str]] = field(default_factory=list)
+    found: list[tuple[Any, str]] = field(default_factory=list)
+    checked: list[tuple[Any, type]] = field(default_factory=list)
     met: list[Any] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
