@@ -14,6 +14,7 @@ from ..artifact.frame import Frame
 from ..errors import AotCacheError, ForeignEntry, MissAsserted, told
 from ..key import fingerprint, fingerprint_calls, fingerprint_found, fingerprint_keys, fingerprint_places
 from ..key import fingerprint_process, fingerprint_sharing, fingerprint_text, parts
+from ..key.callables import once
 from ..key.encode import CannotKey
 from ..outcome import Reason
 from ..torch_compat import frames, frames_dynamic, frames_guards, frames_install, frames_sources
@@ -65,6 +66,7 @@ def gave_up(error: BaseException | None) -> str:
     return said
 
 
+@once()
 def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset[str]) -> Frame:
     """What a later process needs instead of Dynamo.
 
@@ -252,6 +254,7 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
         raise
 
 
+@once()
 def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
     changes: dict[tuple[str, str], str] = {}
     for guard, before in zip(frame.guards.guards, frame.prints):

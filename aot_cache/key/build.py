@@ -7,7 +7,7 @@ from typing import Any
 
 from ..outcome import Reason
 from ..torch_compat import aot, compilers, config, frames_state, lowering, registries, tensors
-from .callables import Unidentified, identity
+from .callables import Unidentified, identity, once
 from .encode import CannotKey, Encoder
 from .graph import Identify, graph_part
 from .inputs import inputs_part
@@ -30,6 +30,7 @@ def identify(value: Any) -> str:
         raise CannotKey(Reason.UNKNOWN_CALLABLE, str(error), error.remedy) from error
 
 
+@once()
 def graph_key(request: aot.Request, symbols: tensors.Symbols) -> CacheKey:
     """The key of what AOTAutograd is about to compile.
 

@@ -7,7 +7,7 @@ from typing import Any
 from ..outcome import Reason
 from ..torch_compat import frames, frames_rules, frames_state, patched
 from .build import identify, identities, process_code
-from .callables import Unidentified
+from .callables import Unidentified, once
 from .callables.bytecode import read
 from .callables.node import portable_module
 from .encode import CannotKey, Encoder
@@ -21,6 +21,7 @@ from .state import ambient_part, config_part, environment_part
 FRAME_VERSION = 10
 
 
+@once()
 def frame_key(call: frames.Call) -> CacheKey:
     """The key of one call of Dynamo's compile step.
 

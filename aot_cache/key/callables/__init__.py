@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from .library import once
 from .node import Unidentified
 from .walk import Identity, identity
 
-__all__ = ["Identity", "Unidentified", "identity"]
+__all__ = ["Identity", "Unidentified", "identity", "once"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import groupby
 from operator import attrgetter
 from types import CodeType, FunctionType, ModuleType
@@ -31,14 +33,36 @@ class _Space(NamedTuple):
 
 _seen: dict[str, _Space] = {}
 _code = attrgetter("__code__")
+_known: ContextVar[dict[str, dict[str, Any]] | None] = ContextVar("known", default=None)
 _count, _by_package = -1, dict[str, list[str]]()
+
+
+@contextmanager
+def once() -> Iterator[None]:
+    """Inside the block each package is looked at once: for one key or comparison, while no code of the user's runs."""
+    known = _known.get()
+    token = _known.set({} if known is None else known)
+    try:
+        yield
+    finally:
+        _known.reset(token)
 
 
 def patches(packages: Iterable[str]) -> dict[str, Any]:
     """Functions, classes and objects of the user's in the loaded modules of these packages, by where they stand."""
-    loaded = _loaded()
+    known = _known.get()
+    known = {} if known is None else known
     found: dict[str, Any] = {}
-    for name in [name for package in sorted(frozenset(packages) - _LEFT_OUT) for name in loaded.get(package, ())]:
+    for package in sorted(frozenset(packages) - _LEFT_OUT):
+        if package not in known:
+            known[package] = _package_patches(package)
+        found |= known[package]
+    return found
+
+
+def _package_patches(package: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name in _loaded().get(package, ()):
         module = sys.modules.get(name)
         owner = origin.of_module(module) if isinstance(module, ModuleType) else None
         if isinstance(module, ModuleType) and owner is not None:
