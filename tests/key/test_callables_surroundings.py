@@ -142,6 +142,12 @@ def test_a_profiler_counts_for_code_that_asks_for_it(load: Load) -> None:  # noq
     assert other != before
 
 
+def test_state_that_cannot_be_read_is_refused(load: Load) -> None:  # noqa: F811
+    load("def g(x): return x", "mpmath")
+    with pytest.raises(Unidentified, match="state of the process that cannot be read"):
+        digest(load("import mpmath\ndef f(x):\n    return mpmath.g(x)").f)
+
+
 # What the code is, and where a library is patched below the name that the code reads.
 PATCHES = {
     "method": ("import json\ndef f(x):\n    return json.dumps(x)", json.encoder.JSONEncoder, "encode"),
