@@ -51,6 +51,12 @@ STATES: dict[str, tuple[str, Callable[..., object], object, object]] = {
     "rounding": (NUMBERS, lambda v: setattr(decimal.getcontext(), "rounding", v), "ROUND_HALF_EVEN", "ROUND_UP"),
     "precision, of numbers from a call": (ARITHMETIC, lambda v: setattr(decimal.getcontext(), "prec", v), 28, 5),
     "NumPy's errors": (ARITHMETIC, lambda v: numpy.seterr(divide=v), "warn", "raise"),
+    "NumPy's errors, without a function of the user's": (
+        "import functools, numpy\nf = functools.partial(numpy.divide, 1.0)",
+        lambda v: numpy.seterr(divide=v),
+        "warn",
+        "raise",
+    ),
     "NumPy's handler of errors": (ARITHMETIC, numpy.seterrcall, None, print),
     "NumPy's buffer": (ARITHMETIC, numpy.setbufsize, 8192, 16384),
     "NumPy's precision of printing": (PRINTS, lambda v: numpy.set_printoptions(precision=v), 8, 2),
