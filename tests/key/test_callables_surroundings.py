@@ -1,4 +1,4 @@
-"""State of the process that libraries compute with, and patches inside of them, belong to the code that reaches them."""
+"""State of the process that libraries compute with, and patches inside of them, count for code that reaches them."""
 
 from __future__ import annotations
 
