@@ -1,4 +1,4 @@
-"""State of the process that libraries compute with, and patches inside of them, belong to the code that reaches them."""
+"""State of the process that libraries compute with, and patches inside of them, count for code that reaches them."""
 
 from __future__ import annotations
 
@@ -51,6 +51,12 @@ STATES: dict[str, tuple[str, Callable[..., object], object, object]] = {
     "rounding": (NUMBERS, lambda v: setattr(decimal.getcontext(), "rounding", v), "ROUND_HALF_EVEN", "ROUND_UP"),
     "precision, of numbers from a call": (ARITHMETIC, lambda v: setattr(decimal.getcontext(), "prec", v), 28, 5),
     "NumPy's errors": (ARITHMETIC, lambda v: numpy.seterr(divide=v), "warn", "raise"),
+    "NumPy's errors, without a function of the user's": (
+        "import functools, numpy\nf = functools.partial(numpy.divide, 1.0)",
+        lambda v: numpy.seterr(divide=v),
+        "warn",
+        "raise",
+    ),
     "NumPy's handler of errors": (ARITHMETIC, numpy.seterrcall, None, print),
     "NumPy's buffer": (ARITHMETIC, numpy.setbufsize, 8192, 16384),
     "NumPy's precision of printing": (PRINTS, lambda v: numpy.set_printoptions(precision=v), 8, 2),
@@ -140,6 +146,12 @@ def test_a_profiler_counts_for_code_that_asks_for_it(load: Load) -> None:  # noq
     finally:
         sys.setprofile(None)
     assert other != before
+
+
+def test_state_that_cannot_be_read_is_refused(load: Load) -> None:  # noqa: F811
+    load("def g(x): return x", "mpmath")
+    with pytest.raises(Unidentified, match="state of the process that cannot be read"):
+        digest(load("import mpmath\ndef f(x):\n    return mpmath.g(x)").f)
 
 
 # What the code is, and where a library is patched below the name that the code reads.

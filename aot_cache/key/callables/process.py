@@ -16,6 +16,9 @@ from collections.abc import Callable, Collection
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from .node import Unidentified
+
+_CALCULATORS = frozenset(("decimal", "_decimal", "_pydecimal", "numpy"))
 _INT_DIGITS = getattr(sys, "get_int_max_str_digits", lambda: 0)
 _INT_DIGITS_AT_START = getattr(sys.int_info, "default_max_str_digits", 0)
 _NUMPY_ERRORS = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
@@ -39,13 +42,19 @@ def names(value: object) -> tuple[str, ...]:
 
 
 def states(reached: Collection[str], users: bool) -> dict[str, Any]:
-    """The state of what was reached, by name; and if that is user code, also what any code may depend on, unless it is
-    as Python starts with it. Values are plain, but for functions of the user's.
+    """The state of what was reached, by name. Values are plain, but for functions of the user's.
+
+    If that is user code or does arithmetic, then also what any code may depend on, unless it is as Python starts.
+
+    Raises:
+        Unidentified: some state cannot be read.
     """
-    found = {f"state of {name}": read() for name, read in _OF.items() if name in reached}
-    if users:
-        found |= {f"state of {name}": value for name, value in _anywhere().items()}
-    return found
+    try:
+        found = {name: read() for name, read in _OF.items() if name in reached}
+        found |= _anywhere() if users or not _CALCULATORS.isdisjoint(reached) else {}
+    except Exception as problem:  # a module of the user's by that name, or one that is half imported
+        raise Unidentified(f"state of the process that cannot be read ({type(problem).__name__}: {problem})") from None
+    return {f"state of {name}": value for name, value in found.items()}
 
 
 def zone() -> tuple[object, ...]:
