@@ -89,7 +89,7 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
     _check_shapes(guards, plain)
     sources = frames_sources.rebuild(guards.sources, {})
     listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
-    seen = _Look(guards, sources, call.scope(), listing)
+    seen = _Look(guards, sources, call, listing)
     return Frame(
         guards=guards,
         result=plain,
@@ -144,10 +144,8 @@ _MET, _NOT_OWN = "met ", "NOT_PRESENT_IN_GENERIC_DICT"
 class _Look:
     """One pass over the values that a frame's guards look at."""
 
-    def __init__(
-        self, guards: frames_guards.Plain, sources: Sequence[Any], scope: dict[str, Any], listing: bool
-    ) -> None:
-        self._sources, self._scope = sources, scope
+    def __init__(self, guards: frames_guards.Plain, sources: Sequence[Any], call: frames.Call, listing: bool) -> None:
+        self._sources, self._scope, self._closure = sources, call.scope(), call.closure
         self._cache: dict[Any, Any] = {}
         self._values: dict[int, Any] = {}
         self.prints = fingerprint.Fingerprints({sources[row]: sizes for row, sizes in guards.sizes}, listing)
@@ -219,7 +217,8 @@ class _Look:
             raise CannotKey(error.reason, f"{where}: {error.detail}", error.remedy) from None
 
     def same(self) -> list[int]:
-        return fingerprint_sharing.same_objects(list(self._values.values()))
+        values = list(self._values.values())
+        return fingerprint_sharing.same_objects(values) + fingerprint_sharing.same_cells(self._closure, values)
 
     def storage(self) -> list[list[str]]:
         return fingerprint_sharing.shared_storage(list(self._values.values()))
@@ -242,7 +241,7 @@ def compare(frame: Frame, call: frames.Call) -> Iterator[Live]:
     try:
         installed.globals()
         sources = frames_sources.rebuild(frame.guards.sources, installed.names)
-        look = _Look(frame.guards, sources, call.scope(), frame.listing)
+        look = _Look(frame.guards, sources, call, frame.listing)
         _compare_values(frame, look, sources)
         if name := frames_dynamic.differs(call.code, call.closure, frame.sizes, look.value):
             raise Changed(f"what Dynamo has seen of `{name}`: it would take other sizes for dynamic")
@@ -264,7 +263,7 @@ def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
     if changes:
         raise Changed("; ".join(changes.values()))
     if look.same() != frame.same:
-        raise Changed("other values are the same object")
+        raise Changed("other values are the same object, or other functions share a variable")
     if look.storage() != frame.storage:
         raise Changed("other tensors share memory")
 

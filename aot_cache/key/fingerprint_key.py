@@ -18,7 +18,7 @@ from .patches import patches
 from .state import ambient_part, config_part, environment_part
 
 # Raise this whenever what a frame's entry holds, or how a fingerprint is made, changes: old entries then miss.
-FRAME_VERSION = 10
+FRAME_VERSION = 11
 
 
 @once()

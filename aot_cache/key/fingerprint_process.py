@@ -108,7 +108,7 @@ def _version(distribution: str) -> str:
         return ""
 
 
-_LOOKS: dict[str, Callable[[str], Any]] = {"find_spec": _can_be_imported, "version": _version}
+_LOOKS: dict[str, Callable[[str], Any]] = {"find_spec": _can_be_imported, "version": _version, "hash": hash}
 KINDS = frozenset(("environment", "builtin", *_LOOKS))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from ..errors import HookMismatch
-from . import frames_missing, frames_state, frames_switches
+from . import frames_chance, frames_missing, frames_state, frames_switches
 from .frames_trace import Inlined, Trace, current, traced, watch
 from .late import AfterImport
 from .patches import Patches
@@ -90,6 +90,7 @@ def _patch(module: Any, seam: Seam, patches: Patches) -> None:
     patches.wrap(module, "_compile", compile_)
     watch(patches)
     frames_missing.watch(patches)
+    frames_chance.watch(patches)
     frames_switches.watch(patches)
 
 

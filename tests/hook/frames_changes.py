@@ -210,4 +210,4 @@ change("module that can be imported", "import importlib, os\nfrom importlib.util
 change("line of the code", "@@def g(): pass\ndef f(x): return mm(x, g.__code__.co_firstlineno)\n" + F, "", "\n", BYPASS)
 change("another number of dimensions", "def f(x, s): return torch.addmm(s, x, x)\ndef case(): return run(f, X, torch.tensor(@@))\n", "2.0", "[2.0]")
 
-from hook import frames_found, frames_programs, frames_reads, frames_values  # noqa: E402, F401
+from hook import frames_chance, frames_found, frames_programs, frames_reads, frames_values  # noqa: E402, F401
