@@ -1,14 +1,16 @@
-"""Switches of torch's own that a frame turns, which Dynamo takes for what they say without a guard."""
+"""Values that Dynamo takes for what they are without a guard: switches of torch's own, and some functions and classes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 from .frames_trace import current
+from .kinds import is_a
 from .patches import Patches
 
-# By the variable that stands for it: the attributes that say which way it turns.
+# By the variable that stands for a switch: the attributes that say which way it turns.
 _SAY = {
     "CudagraphOverrideVariable": ("fwd", "bwd"),
     "DynamoConfigPatchVariable": ("changes",),
@@ -26,8 +28,13 @@ def watch(patches: Patches) -> None:
 def _wrap(original: Callable[..., Any], variable_builder: Any, value: Any) -> Any:
     from torch._dynamo.source import AttrSource
 
+    if (trace := current()) is None:
+        return original(variable_builder, value)
+    source, guards = variable_builder.source, variable_builder.tx.output.guards
+    before = len(guards)
     found = original(variable_builder, value)
-    said = _SAY.get(type(found).__name__, ())
-    if said and (trace := current()) is not None:
-        trace.unguarded += [AttrSource(variable_builder.source, name) for name in said]
+    trace.unguarded += [AttrSource(source, name) for name in _SAY.get(type(found).__name__, ())]
+    if len(guards) == before and is_a(value, (type, FunctionType, BuiltinFunctionType)):
+        if not any(guard.originating_source == source for guard in guards):
+            trace.unguarded.append(source)
     return found

@@ -98,3 +98,11 @@ change("job that torch's memory of sizes is for", CONFIGURED, "pgo_extra_write_k
 change("break that is an error", "@torch._dynamo.error_on_graph_break(@@)\ndef f(x):\n    x = mm(x)\n    torch._dynamo.graph_break()\n    return mm(x, 2)\n" + F, "False", "True")
 change("break that is an error, by a global", "K = torch._dynamo.error_on_graph_break(@@)\ndef f(x):\n    with K: return mm(x, 2)\n" + F, "False", "True")
 change("setting that a frame makes", "K = torch._dynamo.patch_dynamo_config(capture_scalar_outputs=@@)\ndef f(x):\n    with K: return mm(x, 2)\n" + F, "False", "True")
+
+# -- functions and classes that Dynamo knows, and makes no guard of ---------------------------------------------------------
+change("function in place of checkpoint", "from torch.utils.checkpoint import checkpoint\ndef other(g, x, use_reentrant): return mm(x, 3)\ng = lambda x: mm(x, 2)\nK = @@\ndef f(x): return K(g, x, use_reentrant=False)\n" + F, "checkpoint", "other")
+change("other enumeration that is looped over", "class A(enum.Enum):\n    a = 2\nclass B(enum.Enum):\n    b = 3\nK = @@\ndef f(x):\n    for v in K: x = mm(x, v.value)\n    return x\n" + F, "A", "B")
+change("other enumeration that is asked for its length", "class A(enum.Enum):\n    a = 2\nclass B(enum.Enum):\n    b = 3\n    c = 4\nK = @@\ndef f(x): return mm(x, len(K))\n" + F, "A", "B")
+change("other enumeration of a type check", "class A(enum.Enum):\n    a = 2\nclass B(enum.Enum):\n    b = 3\nK, V = @@, A.a\ndef f(x): return mm(x, 2 if isinstance(V, K) else 3)\n" + F, "A", "B")
+change("enumeration with another member that is not read", "class A(enum.Enum):\n    a = 2\n    b = @@\nV = A.a\ndef f(x): return mm(x, 2 if V is A.a else 3)\n" + F, "3", "4", ANY)
+change("function that tells of an exception", "import sys\ndef other(): return 1, 2\nK = @@\ndef f(x): return mm(x, 2 if K()[0] is None else 3)\n" + F, "sys.exc_info", "other")

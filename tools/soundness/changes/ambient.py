@@ -70,6 +70,18 @@ def run():
         ...
 """
 
+NUMPY = """
+import numpy
+import torch._numpy
+
+def run():
+    torch._numpy.set_default_dtype("numpy")
+    try:
+        yield torch.compile(lambda x: x * torch.from_numpy(numpy.full(3, 2.0)))(torch.ones(3))
+    finally:
+        torch._numpy.set_default_dtype("numpy")
+"""
+
 IN_MODE = """
 from torch.overrides import TorchFunctionMode
 
@@ -120,5 +132,6 @@ CHANGES = [
     _setting("threads", "CPU features", "torch.set_num_threads", "2", "1"),
     other("attention_backend", SWITCH, ATTENTION, ("SDPBackend.MATH", "SDPBackend.FLASH_ATTENTION"), equal=True),
     other("default_device", SWITCH, FACTORY, ("if True", 'with torch.device("cpu")'), equal=True),
+    other("numpy_default_dtype", MODE, NUMPY, ('("numpy")\n    try', '("pytorch")\n    try')),
     other("function_mode", SWITCH, IN_MODE, ("out * 2", "out * 3")),
 ]
