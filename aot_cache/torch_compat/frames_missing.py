@@ -62,10 +62,10 @@ def _miss_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: 
 
 def _look_for_attribute(original: Callable[..., Any], variable: Any, tx: Any, name: str, *args: Any) -> Any:
     """Where Python looks before it finds an attribute has no guard, unless a class has it."""
-    if (trace := current()) is not None and variable.source is not None:
-        # What the frame itself has set is not there yet.
-        if not tx.output.side_effects.has_pending_mutation_of_attr(variable, name):
-            trace.found.append((variable.source, name))
+    trace = current() if variable.source is not None else None
+    # What the frame itself has set is not there yet.
+    if trace is not None and not tx.output.side_effects.has_pending_mutation_of_attr(variable, name):
+        trace.found.append((variable.source, name))
     return original(variable, tx, name, *args)
 
 
