@@ -22,7 +22,3 @@ change("small number", "A, B = 3, @@\ndef f(x): return mm(x, 2 if A is B else 3)
 change("sentinel", "S = object()\ndef h(x, v=S): return mm(x, 2 if v is S else 3)\ndef f(x, v): return h(x, v)\ndef case(): return run(f, X, @@)\n", "S", "object()", ANY)
 change("one NaN", "N = float('nan')\nL = [@@]\ndef f(x): return mm(x, 2 if N in L else 3)\n" + F, "N", "float('nan')")
 change("another NaN", "import math\nL = [@@]\ndef f(x): return mm(x, 2 if L[0] != L[0] else 3)\n" + F, "math.nan", "float('nan')", HIT)
-
-# -- sets ------------------------------------------------------------------------------------------------------------------
-change("set of classes", "class A: k = 2\nclass B: k = 3\nK = {A, B}\ndef f(x):\n    for c in K: x = mm(x, c.k)\n    return x\n@@\n" + F, "", "B.k = 4", BYPASS)
-change("set of classes with a member", "class A: k = 2\nclass B: k = 3\nK = {A, B}\ndef f(x): return mm(x, 2 if A in K else 3)\n@@\n" + F, "", "J = 1", HIT)
