@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import sys
+from collections import OrderedDict
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 from . import distributed, extensions, targets, tensors, triton
 from .kinds import is_a
 from .patches import original_of as patched_original
 
+# Dynamo's and Inductor's, which come with the first compile.
+_MARKS = ("_dynamo_", "_is_inductor_")
 _NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.qscheme)
 
 
@@ -44,7 +48,19 @@ def ufunc(value: Any) -> str | None:
     return value.__name__ if getattr(numpy, value.__name__, None) is value else None
 
 
-def _tensor(tensor: torch.Tensor) -> bytes | None:
+def module_hooks() -> list[Any]:
+    """Hooks that run for every module of the process, in their order."""
+    found = vars(torch.nn.modules.module).items()
+    tables = [table for name, table in found if name.startswith("_global_") and type(table) is OrderedDict]
+    return [hook for table in tables for hook in table.values() if callable(hook)]
+
+
+def pytree_nodes() -> dict[type, tuple[Any, ...]]:
+    """Each class that a tree of containers is taken apart at, with the functions that do so."""
+    return {cls: tuple(node)[1:] for cls, node in pytree.SUPPORTED_NODES.items()}
+
+
+def _tensor(tensor: torch.Tensor) -> bytes | tuple[bytes, Any] | None:
     if not tensors.is_plain(tensor):
         return None
     try:
@@ -53,4 +69,17 @@ def _tensor(tensor: torch.Tensor) -> bytes | None:
         return None
     described = tensors.describe(tensor, tensors.Symbols(()))
     del described["static"]  # Dynamo marks parameters so while it traces
-    return repr(sorted(described.items())).encode() + b"\0" + data
+    if tensor.layout is torch.strided:
+        described["view"], described["storage"] = tensor._is_view(), tensor.untyped_storage().nbytes()
+    known = repr(sorted(described.items())).encode() + b"\0" + data
+    besides = _besides(tensor)
+    return (known, besides) if besides else known
+
+
+def _besides(tensor: torch.Tensor) -> list[Any]:
+    """What hangs on a tensor: attributes of Python's, hooks and the gradient."""
+    attributes = [(name, value) for name, value in vars(tensor).items() if not name.startswith(_MARKS)]
+    tables = [getattr(tensor, name, None) for name in ("_backward_hooks", "_post_accumulate_grad_hooks")]
+    hooks = [list(table.values()) for table in tables if table]
+    grad = [tensor.grad] if tensor.is_leaf and tensor.grad is not None else []
+    return [*attributes, *hooks, *grad]

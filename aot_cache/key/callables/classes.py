@@ -62,6 +62,8 @@ def class_(cls: type) -> Node:
         if owner == origin.PYTHON:  # which has no counters in its classes, as others may
             patched += [(n, v) for n, v in namespace(cls).items() if type(v) in _PLAIN and not n.startswith("__")]
         edges = [Edge("member", name, value) for name, value in sorted(patched)]
+        users = frozenset(c for c in _registered(cls) if _owner(c) is None and c.__flags__ & _HEAP_TYPE)
+        edges += [Edge("registered", "", users)] if users else []
         return Node("class", facts | {"distribution": str(owner)}, edges)
     if _is_compiled(cls):
         facts |= source_facts(facts["module"])
@@ -81,8 +83,9 @@ def module(mod: ModuleType) -> Node:
         return Node("module", facts | {"distribution": str(owner)})
     if (library := origin.library_digest(mod)) is not None:
         return Node("module", facts | {"library": library})
-    names = sorted(name for name in vars(mod) if name not in _MODULE_LEFT_OUT)
-    return Node("module", facts, [Edge("member", name, vars(mod)[name]) for name in names])
+    names = [name for name in vars(mod) if name not in _MODULE_LEFT_OUT]
+    members = [Edge("member", name, vars(mod)[name]) for name in sorted(names)]
+    return Node("module", facts, [*members, Edge("order", "", tuple(names))])
 
 
 def _own(cls: type, name: str) -> Any:
@@ -102,6 +105,12 @@ def _is_compiled(cls: type) -> bool:
     return any(type(m) in _COMPILED_MEMBERS and m.__objclass__ is cls for m in slots)
 
 
+def _registered(cls: type) -> list[type]:
+    if _get_dump is None or "_abc_impl" not in namespace(cls):
+        return []
+    return [found for reference in _get_dump(cls)[0] if (found := reference()) is not None]
+
+
 def _members(cls: type) -> Iterator[Edge]:
     members = namespace(cls)
     skipped = _LEFT_OUT
@@ -112,8 +121,7 @@ def _members(cls: type) -> Iterator[Edge]:
             extra = sorted((k, v) for k, v in vars(member).items() if k not in _MEMBER_LEFT_OUT)
             yield Edge("member", name, (member._name_, member._value_, tuple(extra)))
     if _get_dump is not None and "_abc_impl" in members:
-        registered = [reference() for reference in _get_dump(cls)[0]]
-        yield Edge("registered", "", frozenset(c for c in registered if c is not None))
+        yield Edge("registered", "", frozenset(_registered(cls)))
     if (fields := members.get("__dataclass_fields__")) is not None:
         yield Edge("member", "__dataclass_fields__", tuple(_field(field) for field in fields.values()))
     for name in sorted(name for name in members if name not in skipped):

@@ -116,7 +116,10 @@ def _state(obj: object, cls: type, solid: type) -> Iterator[Edge]:
         raise Unidentified(f"object of type {type_name(cls)}, with an attribute whose name is not a string")
     if "__module__" in attributes:  # copied from a wrapped function
         attributes["__module__"] = portable_module(attributes["__module__"])
-    yield from (Edge("attribute", name, attributes[name]) for name in sorted(attributes) if name not in _LEFT_OUT)
+    names = [name for name in attributes if name not in _LEFT_OUT]
+    yield from (Edge("attribute", name, attributes[name]) for name in sorted(names))
+    if len(names) > 1:  # which `vars` of it tells
+        yield Edge("order", "", tuple(names))
 
 
 def _pairs(items: Callable[[Any], Any]) -> Callable[[Any], list[Edge]]:

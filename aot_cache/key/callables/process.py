@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
+from . import origin
 from .node import Unidentified
 
 _CALCULATORS = frozenset(("decimal", "_decimal", "_pydecimal", "numpy"))
@@ -105,13 +106,21 @@ def _torch() -> dict[str, Any]:
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "sparse"):
         return {}
+    from ...torch_compat import objects
+
+    found: dict[str, Any] = {"hooks of modules": hooks} if (hooks := objects.module_hooks()) else {}
+    users = [
+        (cls, *how) for cls, how in objects.pytree_nodes().items() if origin.of_module_named(cls.__module__) is None
+    ]
+    if users:
+        found["pytree nodes"] = frozenset(users)
     switches = {
         "warn_always": torch.is_warn_always_enabled,
         "sparse invariants": torch.sparse.check_sparse_tensor_invariants.is_enabled,
         "overwrite_module_params_on_conversion": torch.__future__.get_overwrite_module_params_on_conversion,
         "swap_module_params_on_conversion": torch.__future__.get_swap_module_params_on_conversion,
     }
-    return {f"torch {name}": True for name, is_on in switches.items() if is_on()}
+    return found | {f"torch {name}": True for name, is_on in switches.items() if is_on()}
 
 
 def _call(*path: str) -> Callable[[], Any]:
