@@ -8,7 +8,7 @@ import functools
 import pytest
 import torch
 import torch.utils._pytree as pytree
-from aot_cache.key.callables import identity
+from aot_cache.key.callables import Unidentified, identity
 from aot_cache.key.operators import taught
 
 from .callables_support import Load, digest, load  # noqa: F401
@@ -82,8 +82,13 @@ def test_a_class_that_is_registered_with_an_abstract_class_of_pythons_counts(loa
         "import collections.abc\nclass Q: pass\nq = Q()\ndef f(): return isinstance(q, collections.abc.Sized)"
     )
     before = digest(module.f)
-    collections.abc.Sized.register(module.Q)
+    collections.abc.Sequence.register(module.Q)
     assert digest(module.f) != before
+
+
+def test_the_count_of_a_tensors_changes_is_refused(load: Load) -> None:  # noqa: F811
+    with pytest.raises(Unidentified, match="_version"):
+        identity(load("T = []\ndef f(): return T[0]._version").f)
 
 
 def test_hooks_of_all_modules_count_for_user_code(load: Load) -> None:  # noqa: F811

@@ -19,7 +19,7 @@ from .node import Unidentified, type_name
 # Attributes that an identity leaves out, or through which code reaches what bytecode does not show.
 UNSEEN = frozenset(
     "__doc__ __annotations__ __globals__ __subclasses__ __builtins__ f_globals f_locals f_back f_code co_filename "
-    "co_firstlineno read_text read_bytes".split()
+    "co_firstlineno read_text read_bytes _version".split()
 )
 _SKIPPED = frozenset("EXTENDED_ARG CACHE PUSH_NULL NOP RESUME PRECALL NOT_TAKEN COPY_FREE_VARS".split())
 _GLOBAL = frozenset("LOAD_GLOBAL LOAD_NAME LOAD_FROM_DICT_OR_GLOBALS".split())

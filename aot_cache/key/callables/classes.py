@@ -105,10 +105,17 @@ def _is_compiled(cls: type) -> bool:
     return any(type(m) in _COMPILED_MEMBERS and m.__objclass__ is cls for m in slots)
 
 
-def _registered(cls: type) -> list[type]:
-    if _get_dump is None or "_abc_impl" not in namespace(cls):
-        return []
-    return [found for reference in _get_dump(cls)[0] if (found := reference()) is not None]
+def _registered(cls: type) -> set[type]:
+    """What was registered with an abstract class, or with a class derived from it, of a distribution's by a distribution's.
+
+    Everything derives from abc.ABC, which has nothing to ask for.
+    """
+    if _get_dump is None or cls is abc.ABC or not issubclass(type(cls), abc.ABCMeta):
+        return set()
+    is_users = _owner(cls) is None
+    below = (_registered(derived) for derived in type.__subclasses__(cls) if is_users or _owner(derived) is not None)
+    own = {found for reference in _get_dump(cls)[0] if (found := reference()) is not None}
+    return own.union(*below)
 
 
 def _members(cls: type) -> Iterator[Edge]:
