@@ -90,13 +90,16 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
     sources = frames_sources.rebuild(guards.sources, {})
     listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
     seen = _Look(guards, sources, call, listing)
+    prints = [seen.guard(row) for row in guards.guards]
+    unguarded = [[row, told] for row, see in rows if (told := see(seen, row))]
+    compared = fingerprint_sharing.rows(guards.guards, unguarded)
     return Frame(
         guards=guards,
         result=plain,
-        prints=[seen.guard(row) for row in guards.guards],
-        unguarded=[[row, told] for row, see in rows if (told := see(seen, row))],
-        same=seen.same(),
-        storage=seen.storage(),
+        prints=prints,
+        unguarded=unguarded,
+        same=seen.same(compared),
+        storage=seen.storage(compared),
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=[*fingerprint_places.places(call, trace.inlined, seen.prints.codes), *_asked(call, trace)],
@@ -216,12 +219,11 @@ class _Look:
             where = frames_sources.describe(source)
             raise CannotKey(error.reason, f"{where}: {error.detail}", error.remedy) from None
 
-    def same(self) -> list[int]:
-        values = list(self._values.values())
-        return fingerprint_sharing.same_objects(values) + fingerprint_sharing.same_cells(self._closure, values)
+    def same(self, rows: Sequence[int]) -> list[int]:
+        return fingerprint_sharing.same([self._values[row] for row in rows], self._closure)
 
-    def storage(self) -> list[list[str]]:
-        return fingerprint_sharing.shared_storage(list(self._values.values()))
+    def storage(self, rows: Sequence[int]) -> list[list[str]]:
+        return fingerprint_sharing.shared_storage([self._values[row] for row in rows])
 
 
 @contextmanager
@@ -262,9 +264,10 @@ def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
         _agree(changes, sources[row], before, lambda: look.unguarded_as(row, before))
     if changes:
         raise Changed("; ".join(changes.values()))
-    if look.same() != frame.same:
+    compared = fingerprint_sharing.rows(frame.guards.guards, frame.unguarded)
+    if look.same(compared) != frame.same:
         raise Changed("other values are the same object, or other functions share a variable")
-    if look.storage() != frame.storage:
+    if look.storage(compared) != frame.storage:
         raise Changed("other tensors share memory")
 
 

@@ -38,6 +38,8 @@ _LEFT_OUT = frozenset(
 _RUN_UNTRACED = frozenset(("__subclasshook__", "__class_getitem__"))
 # Functions without arguments that Dynamo calls while it traces, for good; and those that it calls for their effect.
 _FOLDED = [f for name in ("getrecursionlimit", "get_int_max_str_digits") if (f := getattr(sys, name, None))]
+# Inductor raises the limit of recursion to this with the first compile.
+_RECURSION = 2000
 _SETTERS = [f for name in ("set_int_max_str_digits",) if (f := getattr(sys, name, None))]
 _PYTHON_METACLASSES = (type, abc.ABCMeta, enum.EnumMeta)
 WRAPPERS: dict[type, tuple[str, ...]] = {
@@ -97,7 +99,8 @@ class Codes:
 
     def _identity(self, value: Any) -> str:
         if any(value is function for function in _FOLDED):
-            return f"{_name(value)} {value()}"
+            said = max(value(), _RECURSION) if value is sys.getrecursionlimit else value()
+            return f"{_name(value)} {said}"
         if any(value is function for function in _SETTERS):
             raise CannotKey(Reason.FRAME_GUARD, f"`{_name(value)}`, which is called only when the code is traced")
         if value is inspect.get_annotations:  # looks at its argument only, which Dynamo has guarded

@@ -29,10 +29,13 @@ def digests(load: Load, code: str, a: str, b: str) -> list[str]:  # noqa: F811
         ("class A:\n    @@\na = A()\ndef f(): return list(type(a).__dict__)", "y = 2\n    z = 3", "z = 3\n    y = 2"),
         ("def g(): pass\n@@\ndef f(): return list(g.__dict__)", "g.y, g.z = 2, 3", "g.z, g.y = 3, 2"),
         ("import types\n@@\ndef f(): return list(vars(o))", "o = types.SimpleNamespace(y=2, z=3)", "o = types.SimpleNamespace(z=3, y=2)"),
+        ("class K:\n    @@\ndef h(c): return list(vars(c))\ndef f(): return h(K)", "y = 2\n    z = 3", "z = 3\n    y = 2"),
+        ("class K:\n    @@\nL = [K]\ndef f(): return list(vars(L[0]))", "y = 2\n    z = 3", "z = 3\n    y = 2"),
+        ("import threading\nclass K: pass\no = K()\no.l = threading.Lock()\n@@\ndef h(c): return c.locked()\ndef f(): return h(o.l)", "", "o.l.acquire()"),
         ("def @@(): pass\nh = @@\ndef f(): return h.__name__", "g", "k"),
         ("import threading\nl = threading.Lock()\n@@\ndef f(): return l.locked()", "", "l.acquire()"),
     ],
-    ids=["vars of a class", "class", "class of an object", "function", "namespace", "name", "lock"],
+    ids=["vars of a class", "class", "class of an object", "function", "namespace", "by a helper", "in a list", "lock by a helper", "name", "lock"],
 )  # fmt: skip
 def test_what_code_reads_of_it_counts(load: Load, code: str, a: str, b: str) -> None:  # noqa: F811
     one, two = digests(load, code, a, b)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 
@@ -18,8 +17,7 @@ from .bytecode import Code, Import, Use
 from .leaf import encode
 from .node import FOLLOW, Edge, Named, Unidentified, portable_module
 
-_ABSENT, _Lock = object(), type(threading.Lock())
-_LISTS = frozenset(("vars", "__dict__", "getmembers", "getmembers_static"))
+_ABSENT = object()
 _PLACES = frozenset("__file__ __path__ __cached__ __spec__ __loader__ __builtins__".split())
 _IGNORED = frozenset(("__annotations__", "__conditional_annotations__"))
 
@@ -35,26 +33,15 @@ def reads(function: FunctionType, code: Code) -> list[Edge]:
     found: dict[str, Edge] = {}
     for edge in (*_globals(function, code), *_closure(function, code), *_imports(function, code)):
         found.setdefault(edge.label, edge)
-    if _lists(function.__code__):
-        for edge in [edge for edge in found.values() if _listed(edge.value)]:
-            found[f"order {edge.label}"] = Edge("order", edge.label, _listed(edge.value))
     return [found[label] for label in sorted(found)]
 
 
-def _lists(code: CodeType) -> bool:
-    """Whether code, or code inside it, may go through the attributes of something."""
-    inner = (const for const in code.co_consts if type(const) is CodeType)
-    return not _LISTS.isdisjoint(code.co_names) or any(map(_lists, inner))
-
-
-def _listed(value: object) -> tuple[str, ...]:
-    """In what order a class of the user's, an object's class or a function has its attributes, which `vars` tells."""
-    if is_a(value, FunctionType):
-        return tuple(vars(value))
-    kind = value if is_a(value, type) else type(value)
-    return (
-        tuple(type.__getattribute__(kind, "__dict__")) if origin.of_module_named(str(kind.__module__)) is None else ()
-    )
+def names_in(code: CodeType) -> Iterator[str]:
+    """The names that code, and code inside it, looks up."""
+    yield from code.co_names
+    for const in code.co_consts:
+        if type(const) is CodeType:
+            yield from names_in(const)
 
 
 def _globals(function: FunctionType, code: Code) -> Iterator[Edge]:
@@ -158,8 +145,6 @@ def _follow(kind: str, use: Use, value: object) -> Iterator[Edge]:
     yield Edge(kind, label, value)
     if attrs[:1] == ["__name__"] and is_a(value, FunctionType):
         yield Edge(kind, f"{label}.__name__", value.__name__)
-    if attrs[:1] == ["locked"] and is_a(value, _Lock):
-        yield Edge(kind, f"{label}.locked", value.locked())
     if attrs and (is_a(value, FunctionType) or is_a(value, type)):
         # Also what somebody hung on a distribution's function or class, whose own parts its version stands for.
         names = type.__getattribute__(value, "__dict__") if is_a(value, type) else vars(value)

@@ -7,15 +7,19 @@ graph does not matter. Items of sets that have no order of their own each get a 
 from __future__ import annotations
 
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import FunctionType
 from typing import Any, Union
 
 from ...errors import AotCacheError
 from ..parts import digest
 from . import library, process
+from .classes import namespace
 from .leaf import encode, in_order, sized, text
+from .lookup import names_in
 from .node import Edge, Node, Unidentified
 from .objects import describe
 
@@ -31,21 +35,48 @@ class Identity:
     parts: dict[str, str]
 
 
+_LOCK = type(threading.Lock())
+# Names through which code learns the order of attributes, or whether a lock is held.
+_TELLING = frozenset(("vars", "__dict__", "getmembers", "getmembers_static", "locked"))
+
+
 @dataclass
 class _Reach:
-    """What the traversals for one identity met. names: of process.names. users: whether user code is among it."""
+    """What the traversals for one identity met. names: of process.names. users: whether user code is among it.
+
+    asked: of _TELLING, what that code names. orders: of the attributes of the user's functions and classes. locks:
+    whether they are held.
+    """
 
     visits: int = 0
     names: set[str] = field(default_factory=set)
     packages: set[str] = field(default_factory=set)
     users: bool = False
+    asked: set[str] = field(default_factory=set)
+    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    locks: list[bool] = field(default_factory=list)
 
     def add(self, value: object, node: Node | None = None) -> None:
         found = process.names(value)
         self.names.update(found)
         self.packages.update(found[:1])
-        if node is not None and node.kind == "function" and "distribution" not in node.facts:
+        if node is None or "distribution" in node.facts:
+            return
+        if node.kind == "function":
             self.users = True
+            self.asked |= _TELLING.intersection(names_in(value.__code__)) if type(value) is FunctionType else set()
+        if node.kind in ("function", "class"):
+            held = vars(value) if type(value) is FunctionType else namespace(value)
+            self.orders[f"{node.facts.get('module')}.{node.facts.get('qualname')}"] = tuple(held)
+
+    def told(self) -> dict[str, Any]:
+        """What the code may learn of what was reached, where it asks for it: orders of attributes, states of locks."""
+        found: dict[str, Any] = {}
+        if self.asked - {"locked"}:
+            found["order of attributes"] = tuple(sorted(self.orders.items()))
+        if "locked" in self.asked and self.locks:
+            found["state of locks"] = tuple(sorted(self.locks))
+        return found
 
 
 @dataclass(frozen=True)
@@ -111,6 +142,8 @@ class Walk:
         if data is not None:
             if type(value).__module__ != "builtins":
                 self._reach.add(value)
+            if type(value) is _LOCK:
+                self._reach.locks.append(value.locked())
             self._out.append(data)
         elif type(value) is tuple:
             self._out.append(sized("items", len(value).to_bytes(8, "little")))
@@ -158,7 +191,7 @@ class Walk:
 
 def _surroundings(reach: _Reach) -> dict[str, object]:
     """What else decides what the code does that was reached: state of the process, and patches inside of libraries."""
-    found = process.states(reach.names, reach.users)
+    found = process.states(reach.names, reach.users) | reach.told()
     return found | library.patches(reach.packages) if reach.users else found
 
 
