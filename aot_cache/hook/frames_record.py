@@ -91,15 +91,16 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
     listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
     seen = _Look(guards, sources, call, listing)
     prints = [seen.guard(row) for row in guards.guards]
+    read = seen.rows()
     unguarded = [[row, told] for row, see in rows if (told := see(seen, row))]
-    compared = fingerprint_sharing.rows(guards.guards, unguarded)
+    same, storage = seen.sharing(read.union(row for row, _ in unguarded))
     return Frame(
         guards=guards,
         result=plain,
         prints=prints,
         unguarded=unguarded,
-        same=seen.same(compared),
-        storage=seen.storage(compared),
+        same=same,
+        storage=storage,
         listing=listing,
         absent=fingerprint_places.absent(call.code, call.globals),
         places=[*fingerprint_places.places(call, trace.inlined, seen.prints.codes), *_asked(call, trace)],
@@ -112,15 +113,13 @@ def _unguarded(
     trace: frames.Trace, table: frames_sources.Table, guards: frames_guards.Plain
 ) -> list[tuple[int, Callable[[_Look, int], str]]]:
     """What Dynamo read without a guard: rows of `table`, each with how it is described, '' if it need not be."""
-    ways: list[tuple[Any, Callable[[_Look, int], str]]] = []
-    ways += [(source, _Look.unguarded) for source in dict.fromkeys(trace.unguarded)]
-    ways += [(source, _Look.keys) for source in dict.fromkeys(trace.looped)]
+    simple = ((_Look.unguarded, trace.unguarded), (_Look.keys, trace.looped), (_Look.met, trace.met))
+    ways = [(source, see) for see, sources in simple for source in dict.fromkeys(sources)]
     ways += [(source, partial(_Look.lacks, what=what)) for source, what in dict.fromkeys(trace.lacking)]
     ways += [(source, partial(_Look.checked, cls=cls)) for source, cls in dict.fromkeys(trace.checked)]
     own = {(row, arguments["attr"]) for row, kind, arguments in guards.guards if kind == _NOT_OWN}
     looked = [(source, name) for source, name in dict.fromkeys(trace.found) if (table.add(source), name) not in own]
     ways += [(source, partial(_Look.found, name=name)) for source, name in looked]
-    ways += [(source, _Look.met) for source in dict.fromkeys(trace.met)]
     return [(table.add(source), see) for source, see in ways]
 
 
@@ -219,11 +218,12 @@ class _Look:
             where = frames_sources.describe(source)
             raise CannotKey(error.reason, f"{where}: {error.detail}", error.remedy) from None
 
-    def same(self, rows: Sequence[int]) -> list[int]:
-        return fingerprint_sharing.same([self._values[row] for row in rows], self._closure)
+    def rows(self) -> set[int]:
+        return set(self._values)
 
-    def storage(self, rows: Sequence[int]) -> list[list[str]]:
-        return fingerprint_sharing.shared_storage([self._values[row] for row in rows])
+    def sharing(self, rows: set[int]) -> tuple[list[int], list[list[str]]]:
+        values = [self._values[row] for row in sorted(rows)]
+        return fingerprint_sharing.same(values, self._closure), fingerprint_sharing.shared_storage(values)
 
 
 @contextmanager
@@ -264,10 +264,10 @@ def _compare_values(frame: Frame, look: _Look, sources: Sequence[Any]) -> None:
         _agree(changes, sources[row], before, lambda: look.unguarded_as(row, before))
     if changes:
         raise Changed("; ".join(changes.values()))
-    compared = fingerprint_sharing.rows(frame.guards.guards, frame.unguarded)
-    if look.same(compared) != frame.same:
+    same, storage = look.sharing(look.rows())
+    if same != frame.same:
         raise Changed("other values are the same object, or other functions share a variable")
-    if look.storage(compared) != frame.storage:
+    if storage != frame.storage:
         raise Changed("other tensors share memory")
 
 

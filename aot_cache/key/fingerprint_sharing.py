@@ -13,11 +13,6 @@ from ..torch_compat.kinds import is_a
 from .callables.leaf import encode
 
 
-def rows(*tables: Sequence[Sequence[Any]]) -> list[int]:
-    """The rows whose values are compared with one another: those that every look-up reads."""
-    return list(dict.fromkeys(row[0] for table in tables for row in table))
-
-
 def same(values: Sequence[Any], closure: Any) -> list[int]:
     """Which values are one object, and which cells of closures are one."""
     return same_objects(values) + same_cells(closure, values)
