@@ -87,9 +87,8 @@ def record(call: frames.Call, trace: frames.Trace, result: Any, added: frozenset
     except (frames_guards.UnknownGuard, frames_sources.UnknownSource) as error:
         raise CannotKey(Reason.FRAME_GUARD, str(error)) from None
     _check_shapes(guards, plain)
-    sources = frames_sources.rebuild(guards.sources, {})
     listing = any(map(fingerprint_places.lists_attributes, {call.code, *(part.code for part in trace.inlined)}))
-    seen = _Look(guards, sources, call, listing)
+    seen = _Look(guards, frames_sources.rebuild(guards.sources, {}), call, listing)
     prints = [seen.guard(row) for row in guards.guards]
     read = seen.rows()
     unguarded = [[row, told] for row, see in rows if (told := see(seen, row))]
