@@ -35,10 +35,13 @@ def enable(**settings: Any) -> None:
     from .settings import Settings
 
     resolved = Settings.resolve(settings)
-    from .hook.install import install
+    from .torch_compat.collector import paused
 
-    _forget_autoload()
-    install(resolved)
+    with paused():
+        from .hook.install import install
+
+        _forget_autoload()
+        install(resolved)
 
 
 def disable() -> None:

@@ -113,8 +113,8 @@ def _execute_around(
 
     def execute_with_both(module: ModuleType) -> None:
         loader.exec_module = execute  # type: ignore[method-assign]
-        before()
         with collector.paused():
+            before()
             # `before` may have put another one around it.
             loader.exec_module(module)
         after(module)
