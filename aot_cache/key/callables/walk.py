@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any, Union
@@ -44,7 +44,7 @@ _TELLING = frozenset(("vars", "__dict__", "getmembers", "getmembers_static", "lo
 class _Reach:
     """What the traversals for one identity met. names: of process.names. users: whether user code is among it.
 
-    asked: of _TELLING, what that code names. orders: of the attributes of the user's functions and classes. locks:
+    asked: of _TELLING, what that code names. orders: the attributes, in order, of the user's functions and classes. locks:
     whether they are held.
     """
 
@@ -53,7 +53,7 @@ class _Reach:
     packages: set[str] = field(default_factory=set)
     users: bool = False
     asked: set[str] = field(default_factory=set)
-    orders: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     locks: list[bool] = field(default_factory=list)
 
     def add(self, value: object, node: Node | None = None) -> None:
@@ -67,13 +67,16 @@ class _Reach:
             self.asked |= _TELLING.intersection(names_in(value.__code__)) if type(value) is FunctionType else set()
         if node.kind in ("function", "class"):
             held = vars(value) if type(value) is FunctionType else namespace(value)
-            self.orders[f"{node.facts.get('module')}.{node.facts.get('qualname')}"] = tuple(held)
+            self.orders[f"{node.facts.get('module')}.{node.facts.get('qualname')}"] = held
 
     def told(self) -> dict[str, Any]:
         """What the code may learn of what was reached, where it asks for it: orders of attributes, states of locks."""
         found: dict[str, Any] = {}
         if self.asked - {"locked"}:
-            found["order of attributes"] = tuple(sorted(self.orders.items()))
+            # By the key alone: two mappings do not compare.
+            found["order of attributes"] = tuple(
+                (name, tuple(held)) for name, held in sorted(self.orders.items(), key=lambda item: item[0])
+            )
         if "locked" in self.asked and self.locks:
             found["state of locks"] = tuple(sorted(self.locks))
         return found
